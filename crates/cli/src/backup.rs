@@ -23,7 +23,7 @@ pub struct BackupOptions {
 /// Runs `hyades backup`.
 ///
 /// # Errors
-/// There is no database, it is in use or damaged, or the copy cannot be made.
+/// There is no database, or the database is in use or damaged, or the copy cannot be made.
 pub fn backup(options: &BackupOptions) -> Result<bool, Failure> {
     drop(existing::find(&options.dirs, hyades_wal::open_read)?);
     let report = hyades::backup(&options.dirs, &options.out)?;

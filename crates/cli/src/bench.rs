@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Transfers that a worker starts between two looks at what was acknowledged.
+/// Transfers started by a worker between two checks for acknowledgements.
 const DRAIN_EVERY: usize = 64;
 
 /// Options of `hyades bench`. It needs none.
@@ -67,7 +67,7 @@ struct Measured {
 /// Runs `hyades bench`.
 ///
 /// # Errors
-/// Those of the database; or a directory is not empty.
+/// Errors of the database; or a directory is not empty.
 pub fn bench(options: &BenchOptions) -> Result<bool, Failure> {
     let place = Place::new(&options.log_dir, DeviceKind::File, 1)?;
     let mut bank = Bank::new(BankConfig { accounts: options.accounts, ..BankConfig::default() });
@@ -116,7 +116,7 @@ fn workers(options: &BenchOptions) -> usize {
     options.workers.map_or_else(cores, |workers| workers as usize)
 }
 
-/// Shows progress until the interval ends. Returns the bytes that were logged in the interval.
+/// Shows progress until the interval ends. Returns the bytes logged in the interval.
 fn watch(database: &Database, interval: Interval, acknowledged: &AtomicU64) -> u64 {
     let Interval { begin, end } = interval;
     let millis = |from: u64, to: u64| to.saturating_sub(from) / 1_000_000;
@@ -141,7 +141,7 @@ fn new_histogram() -> Histogram<u64> {
     latency
 }
 
-/// Runs transfers until the interval ends. Returns the latencies of those acknowledged within.
+/// Runs transfers until the interval ends. Returns the latencies of acknowledgements within.
 fn worker(
     options: &BenchOptions,
     bank: &Bank,

@@ -23,8 +23,8 @@ pub struct CheckpointOptions {
 /// Runs `hyades checkpoint`: recovers the database, takes a checkpoint, closes it.
 ///
 /// # Errors
-/// There is no database, it is in use or damaged, or its log calls procedures that this program
-/// does not have.
+/// There is no database, or the database is in use or damaged, or its log calls procedures unknown
+/// to this program.
 pub fn checkpoint(options: &CheckpointOptions) -> Result<bool, Failure> {
     let database = open(&options.dirs)?;
     let report = database.checkpoint()?;

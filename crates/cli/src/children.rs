@@ -10,9 +10,9 @@ use std::process::{Child, Command, Stdio};
 /// How a child process is expected to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// It exits with code 0.
+    /// The child exits with code 0.
     Good,
-    /// It kills itself after printing its result.
+    /// The child kills itself after printing its result.
     Killed,
 }
 
@@ -37,10 +37,10 @@ pub fn spawn(command: &str, settings: &impl Serialize) -> Result<Child, Failure>
     started().map_err(Failure::doing(format!("cannot start the process for {command:?}")))
 }
 
-/// Runs a child to its end and returns the result that it printed as JSON.
+/// Runs a child to its end and returns the result, printed by the child as JSON.
 ///
 /// # Errors
-/// It did not end as expected; its messages are on standard error.
+/// The child did not end as expected; its messages are on standard error.
 pub fn run<T: DeserializeOwned>(
     command: &str,
     settings: &impl Serialize,
@@ -69,7 +69,7 @@ pub fn run<T: DeserializeOwned>(
 /// In a child: reads the settings from standard input.
 ///
 /// # Errors
-/// They are not the settings of this command.
+/// The input is not the settings of the command.
 pub fn settings<T: DeserializeOwned>() -> Result<T, Failure> {
     serde_json::from_reader(std::io::stdin().lock()).map_err(|error| {
         Failure::Usage(format!("only child processes of this program run this ({error})"))

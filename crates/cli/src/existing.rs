@@ -1,4 +1,4 @@
-//! Opens existing databases without the program that they belong to.
+//! Opens existing databases without their own program.
 
 use crate::failure::Failure;
 use hyades::{Builder, Error};
@@ -10,10 +10,10 @@ use std::path::PathBuf;
 /// [`hyades_wal::open_damaged`].
 pub type Open = fn(LogOptions) -> Result<Recovering, hyades_wal::Error>;
 
-/// Finds and locks an existing log. Plain opening would create one where there is none.
+/// Finds and locks an existing log. Plain opening would create a missing log.
 ///
 /// # Errors
-/// There is no log, it is in use, or it is damaged.
+/// There is no log, or the log is in use or damaged.
 pub fn find(dirs: &[PathBuf], open: Open) -> Result<Recovering, Failure> {
     for dir in dirs {
         if !dir.is_dir() {
@@ -34,9 +34,9 @@ pub fn find(dirs: &[PathBuf], open: Open) -> Result<Recovering, Failure> {
 }
 
 /// Calls `act` with a builder that has the settings and the tables of the last opening, and the
-/// procedures of the one of this program's workloads that has these tables, if one has. A table
-/// that a workload declares otherwise, or in addition, would be changed: then the database is
-/// another program's. `act` must not change anything before it fails with [`Error::Mismatch`].
+/// procedures of this program's workload with the same tables, if any. A table that a workload
+/// declares otherwise, or in addition, would be changed: then the database is another program's.
+/// `act` must not change anything before a failure with [`Error::Mismatch`].
 ///
 /// # Errors
 /// The error of `act`.

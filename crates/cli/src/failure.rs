@@ -4,18 +4,18 @@ use std::fmt::Display;
 use std::io::Write;
 use std::process::ExitCode;
 
-/// A command's failure. It decides the exit code.
+/// A command's failure, with its exit code.
 #[derive(Debug)]
 pub enum Failure {
-    /// Wrong usage: exit code 2. One sentence that says what would be right; of a setting of a
-    /// server, behind the line that is wrong.
+    /// Wrong usage: exit code 2. A sentence with the right form; for a setting of a server, behind
+    /// the wrong line.
     Usage(String),
     /// The command failed, or a check does not hold: exit code 1.
     Failed(String),
 }
 
 impl Failure {
-    /// For `map_err`: puts what was being done before the error.
+    /// For `map_err`: puts the failed action before the error.
     pub fn doing<E: Display>(what: impl Display) -> impl FnOnce(E) -> Failure {
         move |error| Failure::Failed(format!("{what}: {error}"))
     }
@@ -42,7 +42,7 @@ impl From<hyades_wal::Error> for Failure {
     }
 }
 
-/// The exit code of `program` after this result; a failure is printed on standard error.
+/// The exit code of `program` after a result; a failure is printed on standard error.
 pub fn exit_code(program: &str, result: Result<bool, Failure>) -> ExitCode {
     let (code, text) = match result {
         Ok(true) => return ExitCode::SUCCESS,

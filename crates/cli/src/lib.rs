@@ -1,5 +1,5 @@
-//! What the programs `hyades` and `hyades-lab` share: commands on databases that no process has
-//! open, child processes, memory, progress, and units of sizes and times.
+//! The shared parts of the programs `hyades` and `hyades-lab`: commands on databases that no
+//! process has open, child processes, memory, progress, and units of sizes and times.
 #![deny(unsafe_code)]
 
 pub mod backup;
@@ -19,7 +19,7 @@ pub mod units;
 pub mod verify;
 pub mod words;
 
-/// The tests of this crate measure what the programs' allocator counts.
+/// The tests of this crate measure the counts of the programs' allocator.
 #[cfg(test)]
 #[global_allocator]
 static ALLOCATOR: memory::CountingAllocator = memory::CountingAllocator;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-/// The number of processors that this process may use.
+/// The number of processors for this process.
 pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, |n| n.get())
 }
@@ -30,8 +30,8 @@ pub fn describe() -> String {
     )
 }
 
-/// The physical cores that this process may use, and their nominal clock in GHz: from the
-/// processor's name, from the kernel, or else the present clock, which may not be the nominal one.
+/// The physical cores for this process, and their nominal clock in GHz: from the processor's name,
+/// from the kernel, or else the present clock, possibly not the nominal clock.
 pub fn processors() -> (u32, Option<f64>) {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let info = read("/proc/cpuinfo");
@@ -48,7 +48,7 @@ fn fields<'a>(info: &'a str, name: &'a str) -> impl Iterator<Item = &'a str> {
     lines.filter(move |(key, _)| key.trim() == name).map(|(_, value)| value.trim())
 }
 
-/// The number of distinct cores; none if they are not listed.
+/// The number of distinct cores; none if the cores are not listed.
 fn physical(info: &str) -> Option<u32> {
     let both = fields(info, "physical id").zip(fields(info, "core id"));
     let distinct: std::collections::BTreeSet<_> = both.collect();
@@ -65,11 +65,11 @@ fn present_clock(info: &str) -> Option<f64> {
     (megahertz > 0.0).then_some(megahertz / 1e3)
 }
 
-/// The file system and the device below a directory, or below the one for temporary files: `ext4 on
-/// /dev/vda1`.
+/// The file system and the device below a directory, or below the directory for temporary files:
+/// `ext4 on /dev/vda1`.
 pub fn device_of(dir: Option<&Path>) -> String {
     let dir = dir.map_or_else(std::env::temp_dir, Path::to_path_buf);
-    // A directory that is still to be made is on the device of the nearest one above it.
+    // A missing directory is on the device of the nearest directory above.
     let there = dir.ancestors().find_map(|dir| dir.canonicalize().ok());
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     there
@@ -77,8 +77,8 @@ pub fn device_of(dir: Option<&Path>) -> String {
         .unwrap_or_else(|| "an unknown file system".to_string())
 }
 
-/// The file system and the device of the mount that holds a directory. Of several at one place the
-/// last hides the others.
+/// The file system and the device of the mount with a directory. Of several mounts at a place the
+/// last hides the rest.
 fn mounted(mounts: &str, dir: &Path) -> Option<String> {
     let mounts = mounts.lines().filter_map(|line| {
         let (place, device) = line.split_once(" - ")?;
@@ -98,8 +98,8 @@ pub fn date() -> String {
     format!("{year:04}-{month:02}-{day:02}")
 }
 
-/// The Gregorian date this many days after 1 January 1970. Years are counted from March, so that
-/// the leap day is the last day of a year.
+/// The Gregorian date this many days after 1 January 1970. Years are counted from March, so the
+/// leap day is the last day of a year.
 fn civil(days: i64) -> (i64, i64, i64) {
     let days = days + 719_468;
     let era = days.div_euclid(146_097);

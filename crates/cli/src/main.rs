@@ -1,8 +1,8 @@
 //! `hyades`: the database from the command line: a server, a demonstration, a short measurement,
 //! and commands on closed databases.
 //!
-//! Results go to standard output, everything else to standard error. Exit code 0 means that what
-//! the command checks holds, 1 that it does not, 2 wrong usage.
+//! Results go to standard output, everything else to standard error. Exit code 0 means that the
+//! checks of the command hold, 1 that a check does not hold, 2 wrong usage.
 #![deny(unsafe_code)]
 
 mod bench;
@@ -89,7 +89,7 @@ fn hidden(command: &Hidden) -> Result<bool, Failure> {
     Ok(true)
 }
 
-/// The arguments. A link whose name ends in `redis-server` serves: what starts Redis starts this.
+/// The arguments. A link with a name ending in `redis-server` serves, in the place of Redis.
 fn arguments() -> Vec<OsString> {
     let mut all: Vec<OsString> = std::env::args_os().collect();
     let program = all.first().and_then(|program| Path::new(program).file_name());

@@ -1,10 +1,10 @@
-//! The memory of the process: the allocator, which counts what it has given out, and the
+//! The memory of the process: the allocator, with a count of the allocated bytes, and the
 //! reservation of memory for the rows of a benchmark, and for a log in memory, before the run.
 //!
-//! A fresh process gets its pages one fault at a time, and on a virtual machine a page that was not
-//! used for a while has to come from the host: measured here, 0.5 GB/s against 11 GB/s for pages
-//! that are already mapped. A database that runs for days pays that once. A benchmark of a few
-//! seconds that inserts rows would measure little else.
+//! A fresh process gets its pages one fault at a time, and on a virtual machine a page without
+//! recent use has to come from the host: measured here, 0.5 GB/s against 11 GB/s for pages already
+//! mapped. A database with a run of days pays the cost once. A benchmark of a few seconds with
+//! inserts would measure little else.
 
 #![allow(unsafe_code)]
 
@@ -23,22 +23,22 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// The allocator of the program. Replay allocates rows on all threads at once, so a slow one would
-/// limit its speed.
+/// The allocator of the program. Replay allocates rows on all threads at once, so a slow allocator
+/// would limit the speed of replay.
 pub struct CountingAllocator;
 
-/// Bytes that are allocated, but for what threads have not added yet.
+/// Allocated bytes, without the sums not yet added by threads.
 static ALLOCATED: AtomicI64 = AtomicI64::new(0);
 
-/// A thread adds what it has allocated, or freed, once it is as many bytes: the counter of all
-/// threads is not written at each allocation, and is wrong by as much for each of them at most.
+/// A thread adds its allocated or freed bytes once the sum reaches this number: the counter of all
+/// threads is not written at each allocation, and is wrong by at most this number per thread.
 const MOST_NOT_ADDED: i64 = 64 << 10;
 
-/// A thread that asks for the sum adds what it has not added, from this many bytes on.
+/// A thread that asks for the sum adds its own part, from this many bytes on.
 const LEAST_ADDED: i64 = 4 << 10;
 
-/// Bytes that a thread has allocated, less those that it has freed, since it added them. It adds
-/// them when it ends: others free what it leaves.
+/// Bytes allocated by a thread, less the freed bytes, since the thread's last addition. A thread
+/// adds the rest when the thread ends: other threads free the remaining blocks.
 struct NotAdded(Cell<i64>);
 
 impl Drop for NotAdded {
@@ -62,14 +62,14 @@ fn count(bytes: i64) {
         ALLOCATED.fetch_add(sum, Relaxed);
         bytes_left.set(0);
     };
-    // Of a thread that is ending, it is gone before what others of its variables free.
+    // A thread that ends drops the variable before other thread-local variables free memory.
     if NOT_ADDED.try_with(add).is_err() {
         ALLOCATED.fetch_add(bytes, Relaxed);
     }
 }
 
-/// Bytes that the program has allocated and not freed. Those of the calling thread are all added,
-/// but for a few KiB: a thread that asks again and again does not write the counter each time.
+/// Bytes allocated and not freed by the program. The bytes of the calling thread are all added, but
+/// for a few KiB: a thread with repeated calls does not write the counter each time.
 pub fn allocated() -> u64 {
     let _ = NOT_ADDED.try_with(|NotAdded(bytes)| {
         if bytes.get().abs() >= LEAST_ADDED {
@@ -84,7 +84,7 @@ fn size(layout: Layout) -> i64 {
     layout.size() as i64
 }
 
-// SAFETY: every call is passed on as it is to an allocator that keeps the contract; counting
+// SAFETY: every call is passed on unchanged to an allocator that keeps the contract; counting
 // neither allocates nor panics.
 unsafe impl GlobalAlloc for CountingAllocator {
     #[inline]
@@ -131,7 +131,7 @@ const BLOCK: usize = 64 << 20;
 /// Bytes populated between two updates of the progress bar.
 const STEP: usize = 4 * BLOCK;
 
-/// A reservation that takes longer than this is reported.
+/// A reservation that takes longer is reported.
 const WORTH_TELLING: Duration = Duration::from_millis(500);
 
 /// `mi_option_purge_delay`: milliseconds until unused memory is returned to the system; -1: never.
@@ -140,7 +140,7 @@ const PURGE_DELAY: i32 = 15;
 /// Default reservation in bytes, limited to a quarter of the free memory.
 const DEFAULT: u64 = 4 << 30;
 
-/// Memory reserved for rows, over that for a log in memory.
+/// Memory reserved for rows, over the memory for a log in memory.
 const ROWS_TO_LOG: u64 = 4;
 
 /// The requested number of bytes, or the default.
@@ -151,12 +151,12 @@ fn wanted(bytes: Option<u64>) -> u64 {
     })
 }
 
-/// Reserves memory for a log under `root`, a file system in memory: a quarter of what [`reserve`]
-/// takes for the rows. An unnamed file allocates the pages and is dropped, so that the system has
-/// them ready for the log.
+/// Reserves memory for a log under `root`, a file system in memory: a quarter of the bytes that
+/// [`reserve`] takes for the rows. An unnamed file allocates the pages and is dropped, so that the
+/// system has the pages ready for the log.
 ///
 /// # Errors
-/// No file can be created there.
+/// No file can be created in `root`.
 pub fn reserve_for_log(root: &Path, bytes: Option<u64>) -> Result<(), Failure> {
     let bytes = wanted(bytes) / ROWS_TO_LOG;
     let what = format!("cannot make a temporary file in {}", root.display());
@@ -166,7 +166,7 @@ pub fn reserve_for_log(root: &Path, bytes: Option<u64>) -> Result<(), Failure> {
     let mut taken = 0;
     while taken < bytes {
         let some = zeros.len().min((bytes - taken) as usize);
-        // The file system is full: what it had was reserved.
+        // The file system is full: its free memory is reserved.
         if file.write_all(&zeros[..some]).is_err() {
             break;
         }
@@ -188,8 +188,8 @@ pub fn reserve(bytes: Option<u64>) -> Result<(), Failure> {
         return Ok(());
     }
     // Never return memory, so that a later database in this process reuses the pages of an earlier
-    // one: under a log, rows are loaded by one database and measured in another.
-    // SAFETY: it stores an integer option of the allocator and has no precondition.
+    // one: under a log, one database loads the rows and another database is measured.
+    // SAFETY: the call stores an integer option of the allocator and has no precondition.
     unsafe { libmimalloc_sys::mi_option_set(PURGE_DELAY, -1) };
     let began = Instant::now();
     let bar = Bar::new("reserving memory", bytes as u64);
@@ -205,7 +205,7 @@ pub fn reserve(bytes: Option<u64>) -> Result<(), Failure> {
 }
 
 fn reserve_on(bar: &Bar, bytes: usize) -> Result<(), Failure> {
-    // The allocator uses the memory that it already has before the new memory.
+    // The allocator uses its present memory before the new memory.
     let had = heap();
     let held = had.len().min(bytes);
     populate(had.start as *mut c_void, held, |done| bar.set(done as u64));
@@ -221,8 +221,8 @@ fn reserve_on(bar: &Bar, bytes: usize) -> Result<(), Failure> {
     populate(start, bytes, |done| bar.set((held + done) as u64));
     let mut arena = null_mut();
     // SAFETY: the range is mapped, writable, zeroed, aligned as the allocator requires, used by no
-    // other code, and stays mapped for the life of the process. It is declared as large pages so
-    // that the allocator never returns it.
+    // other code, and stays mapped for the life of the process. The range is declared as large
+    // pages so that the allocator never returns the memory.
     let taken = unsafe {
         libmimalloc_sys::mi_manage_os_memory_ex(
             start,
@@ -238,20 +238,20 @@ fn reserve_on(bar: &Bar, bytes: usize) -> Result<(), Failure> {
     if taken { Ok(()) } else { Err(Failure::Failed("the allocator refused the memory".into())) }
 }
 
-/// Populates a mapping of this process with pages, huge ones if possible, and calls `done` with the
-/// number of bytes so far. Failures are ignored: those pages are mapped at their first use.
+/// Populates a mapping of this process with pages, huge pages if possible, and calls `done` with
+/// the number of bytes so far. Failures are ignored: the first use maps the pages.
 fn populate(start: *mut c_void, bytes: usize, done: impl Fn(usize)) {
-    // SAFETY: the hint keeps the contents of the pages; an invalid range only makes it fail.
+    // SAFETY: the hint keeps the contents of the pages; with an invalid range the call only fails.
     let _ = unsafe { madvise(start, bytes, Advice::LinuxHugepage) };
     for from in (0..bytes).step_by(STEP) {
         let step = STEP.min(bytes - from);
-        // SAFETY: populating keeps the contents of the pages; an invalid range makes it fail.
+        // SAFETY: populating keeps the contents of the pages; with an invalid range the call fails.
         let _ = unsafe { madvise(start.wrapping_byte_add(from), step, Advice::LinuxPopulateWrite) };
         done(from + step);
     }
 }
 
-/// The mapping from which the allocator serves allocations; empty if the system does not report it.
+/// The mapping from which the allocator serves allocations; empty if the system reports none.
 fn heap() -> Range<usize> {
     let probe = Box::new(0u64);
     let address = (&raw const *probe).addr();
@@ -269,10 +269,10 @@ mod tests {
     use std::hint::black_box;
     use std::sync::Mutex;
 
-    /// Less than [`MOST_NOT_ADDED`] of this thread may be missing, and whatever other tests do.
+    /// Less than [`MOST_NOT_ADDED`] of this thread may be missing, and any bytes of other tests.
     const OTHERS: u64 = 32 << 20;
 
-    /// These tests allocate more than that, one after the other.
+    /// The tests here allocate more than `OTHERS`, one test after the other.
     static ALONE: Mutex<()> = Mutex::new(());
 
     #[test]
@@ -291,7 +291,7 @@ mod tests {
         let zeroed = black_box(vec![0u8; 1 << 28]);
         assert!(allocated().abs_diff(before + (1 << 28)) < OTHERS);
         drop(zeroed);
-        // On several threads, in small pieces, freed by another one.
+        // On several threads, in small blocks, freed by another thread.
         let blocks: Vec<_> = (0..4)
             .map(|_| {
                 let make = || (0..100_000).map(|_| Box::new([0u8; 1_000])).collect::<Vec<_>>();
@@ -303,7 +303,7 @@ mod tests {
         assert!(allocated().abs_diff(before) < OTHERS);
     }
 
-    /// What a thread has not added yet when it ends would be missing for ever.
+    /// The bytes not yet added by a thread at its end would be missing for ever.
     #[test]
     fn threads_that_end_leave_nothing_behind() {
         const BYTES: usize = 60_000;

@@ -1,4 +1,4 @@
-//! The directories of a command's log: those given, or temporary ones.
+//! The directories of a command's log: given, or temporary.
 
 use crate::failure::Failure;
 use crate::words;
@@ -27,7 +27,7 @@ impl DeviceKind {
     }
 }
 
-/// Directories for a log. Temporary ones are removed when this value is dropped.
+/// Directories for a log. A drop removes temporary directories.
 pub struct Place {
     /// The directories.
     pub dirs: Vec<PathBuf>,
@@ -36,11 +36,11 @@ pub struct Place {
 }
 
 impl Place {
-    /// The given directories, which must be empty or absent; `devices` temporary ones if none is
-    /// given.
+    /// The given directories, which must be empty or absent; `devices` temporary directories if
+    /// none is given.
     ///
     /// # Errors
-    /// A directory is not empty, or a temporary one could not be created.
+    /// A directory is not empty, or a temporary directory could not be created.
     pub fn new(given: &[PathBuf], device: DeviceKind, devices: usize) -> Result<Place, Failure> {
         if given.is_empty() {
             let root = match device {
@@ -67,7 +67,7 @@ impl Place {
     /// A temporary directory under `root`.
     ///
     /// # Errors
-    /// It could not be created.
+    /// The directory could not be created.
     pub fn temporary(root: &Path) -> Result<Place, Failure> {
         let made = tempfile::Builder::new().prefix("hyades-").tempdir_in(root);
         let what = format!("cannot create a temporary directory in {}", root.display());

@@ -1,9 +1,9 @@
-//! What records of a log hold, as given on the command line.
+//! The content of records of a log, as given on the command line.
 
 use crate::words;
 
 words! {
-    /// What records hold.
+    /// The content of records.
     RecordKind("kind of record") {
         /// The changed rows.
         Data = "data",
@@ -15,7 +15,7 @@ words! {
 }
 
 impl RecordKind {
-    /// The engine's name for it.
+    /// The engine's name for the kind.
     pub fn record(self) -> hyades::RecordKind {
         match self {
             RecordKind::Data => hyades::RecordKind::Data,

@@ -1,4 +1,4 @@
-//! `hyades recover`: recovers a database to a point in time, or salvages a damaged one.
+//! `hyades recover`: recovers a database to a point in time, or salvages a damaged database.
 
 use crate::existing;
 use crate::failure::Failure;
@@ -35,9 +35,9 @@ pub struct RecoverOptions {
 /// Runs `hyades recover`.
 ///
 /// # Errors
-/// There is no database, it is in use, or it is damaged and `--salvage` was not given; the point in
-/// time is before the start of the log; the log calls procedures that this program does not have;
-/// the new directory cannot be written.
+/// There is no database, or the database is in use, or damaged without `--salvage`; the point in
+/// time is before the start of the log; the log calls procedures unknown to this program; the new
+/// directory cannot be written.
 pub fn recover(options: &RecoverOptions) -> Result<bool, Failure> {
     let until = match (options.until, options.before) {
         (Until::Transaction(id), true) => Until::Before(id),

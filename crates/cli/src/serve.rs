@@ -53,7 +53,7 @@ pub struct PingOptions {
 
 fn failure_of(error: ServerError) -> Failure {
     match error {
-        // An address that is taken is a wrong setting.
+        // An address in use is a wrong setting.
         ServerError::Start(text) => Failure::Usage(text),
         ServerError::Failed(text) => Failure::Failed(text),
     }
@@ -112,15 +112,15 @@ pub fn serve(options: &ServeOptions) -> Result<bool, Failure> {
     Ok(true)
 }
 
-/// Tells on standard error. A server goes on if what reads that has ended.
+/// Writes to standard error. A server goes on if the reader has ended.
 fn tell(text: impl Display) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
-/// Runs `hyades ping`: whether a server answers. One that is still recovering does.
+/// Runs `hyades ping`: checks whether a server answers. A server in recovery does.
 ///
 /// # Errors
-/// None answers, it is something else, or its certificate is not to be trusted.
+/// No server answers, the answer is not a server's, or its certificate is not to be trusted.
 pub fn ping(options: &PingOptions) -> Result<bool, Failure> {
     let encryption = options.tls.then(|| PingTls {
         authorities: options.cacert.clone(),

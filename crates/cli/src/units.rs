@@ -1,9 +1,9 @@
 //! Sizes, durations and rates: parsing of options, and formatting for output.
 
-/// Reads seconds: a plain number, or one with `us`, `ms`, `s` or `m`.
+/// Reads seconds: a plain number, or a number with `us`, `ms`, `s` or `m`.
 ///
 /// # Errors
-/// One sentence that says what would be right.
+/// A sentence with the right form.
 pub fn seconds(text: &str) -> Result<f64, String> {
     let wrong = || {
         format!(
@@ -19,14 +19,14 @@ pub fn seconds(text: &str) -> Result<f64, String> {
         "m" => number * 60.0,
         _ => return Err(wrong()),
     };
-    // The limit of about a year keeps all values computed from it finite.
+    // The limit of about a year keeps all derived values finite.
     if (0.0..=3.2e7).contains(&value) { Ok(value) } else { Err(wrong()) }
 }
 
 /// As [`seconds`], but above 0.
 ///
 /// # Errors
-/// One sentence that says what would be right.
+/// A sentence with the right form.
 pub fn some_seconds(text: &str) -> Result<f64, String> {
     let value = seconds(text)?;
     if value > 0.0 { Ok(value) } else { Err("it must be longer than 0 seconds".to_string()) }
@@ -40,7 +40,7 @@ fn split(text: &str) -> (&str, &str) {
 /// Reads a rate or another positive number.
 ///
 /// # Errors
-/// One sentence that says what would be right.
+/// A sentence with the right form.
 pub fn positive(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(value) if value.is_finite() && value > 0.0 => Ok(value),
@@ -69,7 +69,7 @@ fn scaled(value: f64, steps: &[(f64, &str)]) -> String {
 /// it.
 ///
 /// # Errors
-/// One sentence that says what would be right.
+/// A sentence with the right form.
 pub fn size(text: &str) -> Result<u64, String> {
     const UNITS: [(&str, u64); 9] = [
         ("KiB", 1 << 10),

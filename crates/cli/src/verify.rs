@@ -1,5 +1,5 @@
 //! `hyades verify`, also `hyades log verify`: checks every checksum and every record, and that no
-//! durable data is missing. It continues after damage, and reports all of it.
+//! durable data is missing. The command continues after damage, and reports all damage.
 
 use crate::failure::Failure;
 use crate::log::records::{LogRecords, incarnations};
@@ -14,7 +14,7 @@ struct Checked {
     start: u64,
     frames: u64,
     records: u64,
-    /// Transactions with frames, whose record is not there.
+    /// Transactions with frames, but without a record.
     unfinished: usize,
     /// The first record that is intact but cannot be decoded.
     strange: Vec<String>,
@@ -29,7 +29,7 @@ pub fn verify(dirs: &Dirs, out: &mut impl Write) -> Result<bool, Trouble> {
     let manifest = recovering.manifest();
     let mut wrong: Vec<String> = recovering.damage().iter().map(ToString::to_string).collect();
     // A transaction component has no catalogue, and its checkpoints have no files: its data
-    // component holds what is no more in the log.
+    // component holds the data no longer in the log.
     let records = records_before_ends(&recovering)?;
     if let Some(checkpoint) = &manifest.checkpoint
         && !component::is_of_component(manifest)
@@ -91,13 +91,13 @@ pub fn verify(dirs: &Dirs, out: &mut impl Write) -> Result<bool, Trouble> {
     conclude(&wrong, by, out)
 }
 
-/// Prints how many transactions are dead: they depend on what a crash has lost.
+/// Prints the number of dead transactions, which depend on data lost by a crash.
 fn count_dead(
     recovering: &Recovering,
     ends: &[ReaderEnd],
     out: &mut impl Write,
 ) -> Result<(), Trouble> {
-    // Everything that was reserved before a log was closed is durable.
+    // Everything reserved before the close of a log is durable.
     if recovering.manifest().incarnations.iter().all(|incarnation| incarnation.clean) {
         return Ok(());
     }
@@ -127,18 +127,18 @@ fn count_dead(
     Ok(())
 }
 
-/// What wrote a log.
+/// The writer of a log.
 #[derive(Clone, Copy)]
 enum WrittenBy {
     Engine,
-    /// A transaction component; truncated: its data component alone holds what is older.
+    /// A transaction component; truncated: older data is in its data component alone.
     Component {
         is_truncated: bool,
     },
 }
 
 impl WrittenBy {
-    /// What to do about damage.
+    /// The advice about damage.
     fn advice(self) -> &'static str {
         match self {
             WrittenBy::Engine => {
@@ -154,7 +154,7 @@ impl WrittenBy {
     }
 }
 
-/// Prints all damage, or that there is none.
+/// Prints all damage, or the absence of damage.
 fn conclude(wrong: &[String], by: WrittenBy, out: &mut impl Write) -> Result<bool, Trouble> {
     if let WrittenBy::Component { is_truncated } = by {
         let alone = if is_truncated { ". They alone hold what is no more in the log" } else { "" };
@@ -209,7 +209,7 @@ fn check(
             frames += 1;
             match of_stream.check(&frame) {
                 Ok(counts) => records += u64::from(counts),
-                // One is enough: the rest of the stream was written by the same program.
+                // A single text is enough: the same program wrote the rest of the stream.
                 Err(error) if strange.is_empty() => strange.push(error),
                 Err(_) => {}
             }

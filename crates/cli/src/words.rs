@@ -1,7 +1,7 @@
 //! Enums whose variants are words on the command line.
 
-/// Declares an enum with a word for each variant, which is used on the command line, in reports,
-/// and in messages between a parent process and its children.
+/// Declares an enum with a word for each variant, used on the command line, in reports, and in
+/// messages between a parent process and its children.
 #[macro_export]
 macro_rules! words {
     ($(#[$doc:meta])* $name:ident ($what:literal) {

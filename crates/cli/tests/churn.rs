@@ -1,5 +1,5 @@
-//! Promise: a server in which nothing is stored takes little memory, whatever was stored and
-//! removed, and `maxmemory` refuses nothing for the sake of removed keys.
+//! Promise: a server without stored data takes little memory, whatever was stored and removed, and
+//! `maxmemory` refuses nothing for the sake of removed keys.
 #![allow(missing_docs)]
 
 #[path = "common/process.rs"]
@@ -27,7 +27,7 @@ impl Client {
         self.0.get_mut().write_all(text.as_bytes()).unwrap();
     }
 
-    /// Reads a reply, with what is inside of it. Returns its first line.
+    /// Reads a reply, with its elements. Returns the first line.
     fn reply(&mut self) -> String {
         let mut line = String::new();
         self.0.read_line(&mut line).unwrap();
@@ -50,13 +50,13 @@ impl Client {
     }
 }
 
-/// Bytes of the process that are in memory.
+/// Bytes of the process in memory.
 fn resident(server: &Process) -> u64 {
     let statm = std::fs::read_to_string(format!("/proc/{}/statm", server.child.id())).unwrap();
     statm.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
 }
 
-/// Pushes a hundred elements, and pops them.
+/// Pushes a hundred elements, and pops all.
 fn lists(client: &mut Client, number: usize) -> Vec<String> {
     let (key, element) = (format!("list{number}"), "x".repeat(40));
     let mut push = vec!["RPUSH", &key];
@@ -66,7 +66,7 @@ fn lists(client: &mut Client, number: usize) -> Vec<String> {
     vec![client.reply(), client.reply()]
 }
 
-/// Sets a hundred keys, and deletes them.
+/// Sets a hundred keys, and deletes all.
 fn keys(client: &mut Client, number: usize) -> Vec<String> {
     let (keys, value): (Vec<String>, _) =
         ((0..100).map(|at| format!("key{number}:{at}")).collect(), "x".repeat(200));
@@ -79,8 +79,8 @@ fn keys(client: &mut Client, number: usize) -> Vec<String> {
     vec![client.reply(), client.reply()]
 }
 
-/// Eight clients do the same for a while, beside one that reads now and then. Returns the resident
-/// bytes after a third of the time, the most later, and a reply that was an error.
+/// Eight clients do the same for a while, beside a client that reads now and then. Returns the
+/// resident bytes after a third of the time, the most later, and an error reply.
 fn churn(
     server: &Process,
     step: fn(&mut Client, usize) -> Vec<String>,

@@ -1,5 +1,5 @@
-//! Ten thousand connections at once: each is served, one more is told that it is one too many, and
-//! what they cost while they say nothing.
+//! Ten thousand connections at once: each is served, a further connection gets an error, and idle
+//! connections have a bounded cost.
 #![allow(missing_docs, reason = "tests are named by what they promise")]
 
 #[path = "common/process.rs"]
@@ -12,16 +12,16 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// As many as a server takes unless it is told otherwise.
+/// The default limit of a server.
 const CONNECTIONS: u64 = 10_000;
 
-/// File descriptors that are no connections: of the server, which needs more than this test.
+/// File descriptors beside connections: of the server, which needs more than the test.
 const OTHER_FILES: u64 = 600;
 
 /// Most bytes of memory for an idle connection, allocated or resident.
 const MOST_BYTES: u64 = 4_000;
 
-/// The number of connections that the limit of open files allows, which is raised for it.
+/// The number of connections within the limit of open files, which is raised for the test.
 fn connections() -> u64 {
     let maximum = getrlimit(Resource::Nofile).maximum;
     let wanted = CONNECTIONS + OTHER_FILES;
@@ -43,7 +43,7 @@ fn ping(stream: &mut TcpStream) {
     assert_eq!(&reply, b"+PONG\r\n");
 }
 
-/// A line of a reply; of a string, all its lines.
+/// The line of a reply; of a string, all its lines.
 fn ask(client: &mut BufReader<TcpStream>, command: &str) -> String {
     client.get_mut().write_all(format!("{command}\r\n").as_bytes()).unwrap();
     let mut line = String::new();
@@ -60,12 +60,12 @@ fn number(client: &mut BufReader<TcpStream>, name: &str) -> u64 {
     line.unwrap_or_else(|| panic!("INFO has no {name}")).parse().unwrap()
 }
 
-/// A server with as many idle connections, and what each of them costs.
+/// A server with this number of idle connections, and the cost of each.
 struct Crowd {
     server: Process,
     admin: BufReader<TcpStream>,
     all: Vec<TcpStream>,
-    /// Bytes that are allocated, and bytes that are resident.
+    /// Allocated bytes, and resident bytes.
     bytes_each: [u64; 2],
 }
 
@@ -96,14 +96,14 @@ fn crowd(count: u64, dir: &Path) -> Crowd {
 fn ten_thousand_connections_are_served_and_one_more_is_told() {
     let count = connections();
     let dir = tempfile::tempdir().unwrap();
-    // Resident pages are those of the whole process, which does other things meanwhile: the best of
+    // Resident pages belong to the whole process, which does other work meanwhile: the best of
     // three counts.
     let fits = |crowd: &Crowd| crowd.bytes_each.iter().all(|bytes| *bytes <= MOST_BYTES);
     let crowds = ["first", "second", "third"].map(|name| dir.path().join(name));
     let mut crowds = crowds.iter().map(|dir| crowd(count, dir));
     let found = crowds.find(fits).expect("an idle connection costs little");
     let Crowd { server, mut admin, mut all, .. } = found;
-    // One more is told, and no other is disturbed.
+    // A further client gets an error, and no other client is disturbed.
     for _ in 0..3 {
         let mut text = String::new();
         connect(&server.address).read_to_string(&mut text).unwrap();
@@ -111,7 +111,7 @@ fn ten_thousand_connections_are_served_and_one_more_is_told() {
     }
     assert_eq!(number(&mut admin, "rejected_connections"), 3);
     all.iter_mut().for_each(ping);
-    // Where one leaves, another one is served.
+    // In the place of a client that leaves, another client is served.
     drop(all.pop());
     let began = Instant::now();
     while number(&mut admin, "connected_clients") > count {
@@ -122,7 +122,7 @@ fn ten_thousand_connections_are_served_and_one_more_is_told() {
     while number(&mut admin, "connected_clients") > 1 {
         assert!(began.elapsed() < Duration::from_secs(60), "they are still connected");
     }
-    // What the system does not allow is refused, in words.
+    // A number beyond the system's limit is refused, in words.
     let said = ask(&mut admin, "CONFIG SET maxclients 1000000");
     let is_possible = getrlimit(Resource::Nofile).maximum.is_none_or(|most| most > 1_000_000);
     assert!(is_possible || said.contains("specified number of clients, try with "), "{said}");

@@ -19,7 +19,7 @@ fn text(path: &Path) -> String {
     path.to_str().unwrap().to_string()
 }
 
-/// Finds a segment to which this incarnation wrote batches.
+/// Finds a segment with batches written by this incarnation.
 fn segment(root: &Path, incarnation: u32) -> PathBuf {
     let mut found = Vec::new();
     for dir in ["a", "b"] {
@@ -43,7 +43,7 @@ fn flip(path: &Path, at: usize) {
     std::fs::write(path, bytes).unwrap();
 }
 
-/// The ids of the bank's transactions, as `log dump` prints them.
+/// The ids of the bank's transactions, as printed by `log dump`.
 fn ids(dirs: &[&str]) -> Vec<String> {
     let output = hyades("log dump", dirs);
     let all = stdout(&output);
@@ -95,7 +95,7 @@ fn a_backup_is_whole_and_goes_back_to_any_transaction() {
         }
         let output = hyades("verify", &[&new]);
         assert_eq!(code(&output), 0, "{}", stderr(&output));
-        // It opens, and takes a checkpoint like any other database.
+        // The copy opens, and takes a checkpoint like any other database.
         assert_eq!(code(&hyades("checkpoint", &[&new])), 0);
     }
     assert!(rows[0] < rows[1] && rows[1] <= rows[2], "{rows:?}");
@@ -128,7 +128,7 @@ fn all_that_is_damaged_is_named_and_the_rest_is_saved() {
     let root = tempfile::tempdir().unwrap();
     let [a, b] = bank(root.path());
     assert_eq!(code(&hyades("checkpoint", &[&a, &b])), 0);
-    // One of the two may have no rows: the threads that write them share the rows out.
+    // One of the two files may have no rows: the writing threads share the rows out.
     let parts = [("a", 0), ("b", 1)]
         .map(|(dir, at)| root.path().join(dir).join(format!("checkpoint-00000001-{at:03}")));
     let part = parts.into_iter().max_by_key(|part| part.metadata().unwrap().len()).unwrap();
@@ -163,7 +163,7 @@ fn all_that_is_damaged_is_named_and_the_rest_is_saved() {
     assert!(stderr(&output).contains("2 places are damaged"), "{}", stderr(&output));
 }
 
-/// Opens the database once more, and returns a segment that it wrote after the checkpoint.
+/// Opens the database once more, and returns a segment written after the checkpoint.
 fn segment_after_checkpoint(root: &Path, a: &str, b: &str) -> PathBuf {
     let dirs = [a, b].map(PathBuf::from);
     let manifest = {

@@ -1,4 +1,4 @@
-//! The demo distinguishes a log that is durable from one that is not.
+//! The demo tells a durable log from a log without durability.
 #![allow(missing_docs, reason = "tests are named by what they promise")]
 
 mod common;
@@ -34,7 +34,7 @@ fn without_sync_the_power_cut_loses_what_was_acknowledged_and_the_demo_says_so()
     assert!(missing[1] > 0, "{screen}");
 }
 
-/// It runs redis-server, too, if that is installed.
+/// The demo runs redis-server, too, if installed.
 #[test]
 fn nothing_that_a_server_answered_is_missing_after_a_kill() {
     let output = hyades(SHORT, &["--server"]);

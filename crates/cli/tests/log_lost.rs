@@ -1,6 +1,6 @@
-//! Promise: `hyades log stat`, `log dump` and `verify` say of what a crash has lost what recovery
-//! makes of it, also where a transaction has several records, where calls are logged before they
-//! run, and where rows are logged ahead of the record.
+//! Promise: about transactions lost in a crash, `hyades log stat`, `log dump` and `verify` report
+//! the result of recovery, also if a transaction has several records, if calls are logged before
+//! they run, and if rows are logged ahead of the record.
 #![allow(missing_docs)]
 
 mod common;
@@ -24,7 +24,7 @@ fn schema() -> Schema {
     schema.primary_key(&["id"])
 }
 
-/// Makes all of a stream durable, and states its mark.
+/// Makes all of a stream durable, and states the stream's mark.
 fn flush(db: &Database, stream: usize) {
     let log = db.log().unwrap();
     while log.frontier().durable(stream) < log.next_lsn(stream) {
@@ -32,7 +32,7 @@ fn flush(db: &Database, stream: usize) {
     }
 }
 
-/// The newest incarnation of `log stat`, and what `log dump` and `verify` print.
+/// The newest incarnation of `log stat`, and the output of `log dump` and `verify`.
 fn told(dir: &Path) -> (serde_json::Value, String, String) {
     let dir = dir.to_str().unwrap();
     let [stat, dump, verified] = ["log stat --json", "log dump", "verify"].map(|words| {
@@ -54,7 +54,7 @@ fn run(session: &mut Session, body: impl Fn(&Transaction<'_>) -> Result<(), Abor
     session.try_submit(|tx| body(tx)).unwrap().0.unwrap();
 }
 
-/// Keys whose changes go to the first stream and to the second.
+/// Keys with changes in the first stream and in the second.
 fn keys_of_both_streams(db: &Database, session: &mut Session) -> [i64; 2] {
     let log = db.log().unwrap();
     let mut keys = [None; 2];
@@ -80,7 +80,7 @@ fn a_transaction_of_two_records_is_dead_once_if_one_of_them_is_lost() {
     let mut session = db.session().unwrap();
     let [one, two] = keys_of_both_streams(&db, &mut session);
     let write_both = |session: &mut Session| run(session, |tx| put(tx, one).and(put(tx, two)));
-    // Both streams state its number, and so all are live up to it.
+    // Both streams state the transaction's number, and so all are live up to the number.
     write_both(&mut session);
     (0..2).for_each(|stream| flush(&db, stream));
     write_both(&mut session);
@@ -139,7 +139,7 @@ fn a_call_that_follows_a_lost_one_is_dead() {
     for session in &mut sessions {
         session.call(write, &2).unwrap().0.unwrap();
     }
-    // The call that came first is lost.
+    // The earlier call is lost.
     flush(&db, 1);
     device.cut();
     drop(sessions);

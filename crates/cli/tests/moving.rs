@@ -20,7 +20,7 @@ fn files_of_redis_move_in_and_out() {
     assert!(said.contains("  list     1\n  string   1\n"), "{said}");
     assert!(said.contains("2 commands of append-only files were run"), "{said}");
     assert!(said.ends_with(&format!("next: hyades serve --dir {dir}\n")), "{said}");
-    // It is there already.
+    // The database is there already.
     let output = hyades("import", &[&source, "--dir", &dir]);
     assert_eq!(code(&output), 1);
     assert!(stderr(&output).contains("before, whole"), "{}", stderr(&output));
@@ -29,7 +29,7 @@ fn files_of_redis_move_in_and_out() {
     assert!(stdout(&output).starts_with("2 keys and 0 libraries"), "{}", stdout(&output));
     let output = hyades("import", &[&file, "--dir", &text("second")]);
     assert_eq!(code(&output), 0, "{}", stderr(&output));
-    // What is left out is printed, and the exit code tells.
+    // Left-out parts are printed, and the exit code reports the fact.
     std::fs::write(
         text("bad.aof"),
         format!("{commands}*1\r\n$5\r\nNOSUCH\r\n").replace("$5\r\nN", "$6\r\nN"),
@@ -39,7 +39,7 @@ fn files_of_redis_move_in_and_out() {
     assert_eq!(code(&output), 1);
     let said = stdout(&output);
     assert!(said.contains("1 parts were left out:\n") && said.contains("NOSUCH"), "{said}");
-    // A directory without a database is not made one.
+    // A directory without a database does not get a database.
     let output = hyades("export --rdb", &[&text("none.rdb"), "--dir", &text("none")]);
     assert_eq!(code(&output), 2, "{}", stdout(&output));
     assert!(!root.path().join("none").exists() && !root.path().join("none.rdb").exists());

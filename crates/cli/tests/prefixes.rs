@@ -1,6 +1,6 @@
-//! What a kill leaves of a connection is a prefix of its commands: clients send numbered SETs of
-//! many lengths, several at once, to `hyades serve`, which is ended by SIGKILL. After the restart
-//! no number is missing below one that is there.
+//! After a kill, the commands of a connection are a prefix of its sent commands: clients send
+//! numbered SETs of many lengths, several at once, to `hyades serve`, which is ended by SIGKILL.
+//! After the restart no number is missing below a present number.
 #![allow(missing_docs, reason = "tests are named by what they promise")]
 
 #[path = "common/process.rs"]
@@ -19,18 +19,18 @@ use wire::{Caller, Reply};
 /// How a client sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// It awaits no reply before it sends more.
+    /// The client sends more without waiting for replies.
     Pipelines,
-    /// The same, and its replies leave at once.
+    /// The same, and the replies leave at once.
     PipelinesEarly,
-    /// Its replies leave at once, and it awaits each.
+    /// The replies leave at once, and the client awaits each.
     AwaitsEarly,
 }
 
 const KINDS: [Kind; 5] =
     [Kind::Pipelines, Kind::Pipelines, Kind::PipelinesEarly, Kind::AwaitsEarly, Kind::AwaitsEarly];
 
-/// Keys that one EXISTS asks for.
+/// Keys in an EXISTS.
 const ASKED: usize = 200;
 
 fn key(client: usize, number: usize) -> String {
@@ -39,7 +39,7 @@ fn key(client: usize, number: usize) -> String {
 
 /// The next SET of a client.
 fn set(client: usize, number: usize, rng: &mut Rng, out: &mut Vec<u8>) {
-    // What is longer than 512 KiB is run by an executor.
+    // A command longer than 512 KiB is run by an executor.
     let length = match rng.u32(0..40) {
         0 => 1_200_000,
         1..4 => 70_000,
@@ -106,7 +106,7 @@ fn count(caller: &mut Caller, client: usize, first: usize) -> usize {
     each.sum()
 }
 
-/// One life. Returns how many commands were sent, and how many of them survived.
+/// One life. Returns the numbers of sent and of surviving commands.
 fn round(seed: u64) -> (usize, usize) {
     let dir = tempfile::tempdir().unwrap();
     let mut rng = Rng::with_seed(seed);

@@ -1,4 +1,5 @@
-//! Commands that only read work on a read-only file system. The others report that it is read-only.
+//! Read-only commands work on a read-only file system. The other commands report the read-only file
+//! system.
 #![allow(missing_docs, reason = "tests are named by what they promise")]
 
 mod common;
@@ -16,8 +17,8 @@ fn bank(root: &Path) -> String {
     dir
 }
 
-/// Runs the program in a mount namespace of its own, in which `dir` is mounted read-only. `None` if
-/// this process may not mount.
+/// Runs the program in a separate mount namespace, with `dir` mounted read-only. `None` if this
+/// process may not mount.
 fn with_read_only(dir: &str, words: &str) -> Option<Output> {
     let script = "mount --bind \"$1\" \"$1\" && mount -o remount,bind,ro \"$1\" || exit 99; \
                   shift; exec \"$@\"";
@@ -56,7 +57,7 @@ fn a_read_only_database_is_verified_described_copied_and_recovered_from() {
     assert_eq!(code(&output), 1, "{}", stdout(&output));
     assert!(stderr(&output).contains("is read-only"), "{}", stderr(&output));
     assert!(!stderr(&output).contains("damaged"), "{}", stderr(&output));
-    // The error is about the copy that cannot be created, not about the source.
+    // The error is about the copy, which cannot be created, not about the source.
     let output =
         with_read_only(&dir, &format!("backup {dir} --out {dir}/copy")).expect("as before");
     assert_eq!(code(&output), 1, "{}", stdout(&output));

@@ -1,7 +1,7 @@
-//! What a kill leaves of scripts: connections run scripts that write several keys, on keys of their
-//! own and on keys that all of them write, and journal what was acknowledged, until `hyades serve`
-//! is ended by SIGKILL. After the restart no script is lost that was acknowledged, and each script
-//! has written all of its keys or none.
+//! Scripts after a kill: connections run scripts that write several keys, on their own keys and on
+//! keys written by all connections, and journal the acknowledgements, until `hyades serve` is ended
+//! by SIGKILL. After the restart no acknowledged script is lost, and each script has written all of
+//! its keys or none.
 #![allow(missing_docs, reason = "tests are named by what they promise")]
 
 #[path = "common/process.rs"]
@@ -28,8 +28,8 @@ enum Kind {
 const KINDS: [Kind; 6] =
     [Kind::Eval, Kind::EvalSha, Kind::Function, Kind::Pipelined, Kind::Pipelined, Kind::Exec];
 
-/// The script with a number: KEYS are the connection's own and two that all connections write,
-/// ARGV the number, what the values are filled with, and how many rounds to be busy for.
+/// The script with a number: KEYS are the connection's own keys and two keys written by all
+/// connections, ARGV the number, the filler of the values, and the number of busy rounds.
 const SCRIPT: &str = "local number = ARGV[1] \
     for _ = 1, tonumber(ARGV[3]) do number = tostring(number) end \
     for at = 1, 3 do redis.call('SET', KEYS[at], number .. ARGV[2]) end \
@@ -44,7 +44,7 @@ const UNDONE: &str = "#!lua flags=rollback\n\
     for at = 1, 5 do redis.call('SET', KEYS[at], 'undone') end \
     redis.call('SET', KEYS[6], 'undone') error('at the end')";
 
-/// The keys that all connections write.
+/// The keys written by all connections.
 const SHARED: [&str; 2] = ["plus", "minus"];
 
 struct Client(BufReader<TcpStream>);
@@ -100,10 +100,10 @@ fn keys(connection: usize) -> [String; 7] {
     [own("a"), own("b"), own("c"), own("list"), own("hash"), plus, minus]
 }
 
-/// Bytes of the script with this number, and how many replies come before its own.
+/// Bytes of the script with this number, and the number of replies before its own.
 fn script(kind: Kind, connection: usize, number: u64, sha: &str, rng: &mut Rng) -> (Vec<u8>, u32) {
     let (fill, rounds) = match rng.u32(0..40) {
-        // What is longer, or takes longer, is run by an executor.
+        // A longer, or slower, script is run by an executor.
         0 => (300_000, 0),
         1..4 => (5_000, 0),
         4 => (0, 300_000),
@@ -130,8 +130,8 @@ fn script(kind: Kind, connection: usize, number: u64, sha: &str, rng: &mut Rng) 
     }
 }
 
-/// Runs scripts until the server is gone. Returns the last number that was acknowledged, and the
-/// last one that was sent.
+/// Runs scripts until the server is gone. Returns the last acknowledged number, and the last number
+/// sent.
 fn run(address: &str, connection: usize, kind: Kind, mut rng: Rng) -> (u64, u64) {
     let (mut acknowledged, mut sent) = (0, 0);
     let mut work = || -> std::io::Result<()> {
@@ -169,8 +169,8 @@ fn run(address: &str, connection: usize, kind: Kind, mut rng: Rng) -> (u64, u64)
     (acknowledged, sent)
 }
 
-/// The number of the last script of a connection that is there, by each of its keys, which have to
-/// agree.
+/// The number of a connection's last surviving script, by each of the connection's keys, which have
+/// to agree.
 fn survived(client: &mut Client, connection: usize, kind: Kind, seed: u64) -> u64 {
     let mut ask = |words: &[&str]| client.ask(words).unwrap();
     let [a, b, c, list, hash, ..] = &keys(connection);
@@ -198,7 +198,7 @@ fn survived(client: &mut Client, connection: usize, kind: Kind, seed: u64) -> u6
     all[0]
 }
 
-/// One life. Returns how many scripts were acknowledged, and how many survived.
+/// One life. Returns the numbers of acknowledged and of surviving scripts.
 fn round(seed: u64) -> (u64, u64) {
     let dir = tempfile::tempdir().unwrap();
     let mut rng = Rng::with_seed(seed);
@@ -233,7 +233,8 @@ fn round(seed: u64) -> (u64, u64) {
         );
         (told, found, sum) = (told + acknowledged, found + own, sum + own * (own + 1) / 2);
     }
-    // Each script adds its number to one of these and takes the number from the other.
+    // Each script adds its number to one of the shared keys and subtracts the number from the
+    // other.
     let mut shared = |key: &str| match client.ask(&["GET", key]).unwrap().as_str() {
         "$-1" => 0,
         text => text.parse::<i64>().unwrap(),

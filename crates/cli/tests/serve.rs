@@ -1,4 +1,4 @@
-//! `hyades serve` as a process: settings, signals, and SIGKILL with a journal of what was answered.
+//! `hyades serve` as a process: settings, signals, and SIGKILL with a journal of the answers.
 #![allow(missing_docs, reason = "tests are named by what they promise")]
 
 mod common;
@@ -24,13 +24,13 @@ fn connect_to(server: &Process) -> Client {
     Client::connect(&server.address)
 }
 
-/// Stops it, and checks that it ends in good order.
+/// Stops the server, and checks for an end in good order.
 fn stop(mut server: Process) {
     signal(&server, Signal::TERM);
     assert_eq!(server.child.wait().unwrap().code(), Some(0));
 }
 
-/// How often each of its threads has slept, by number.
+/// The number of sleeps of each thread of the server, by thread number.
 fn sleeps(server: &Process) -> BTreeMap<String, u64> {
     let tasks = std::fs::read_dir(format!("/proc/{}/task", server.child.id())).unwrap();
     let switches = |status: String| {
@@ -44,9 +44,9 @@ fn sleeps(server: &Process) -> BTreeMap<String, u64> {
         .collect()
 }
 
-/// For so long no thread of an idle server wakes up. What wakes up once in a second, or in two, is
-/// seen in each of some tries; what follows from the last commands, later than expected on a busy
-/// machine, is not.
+/// The time without a wake-up of any thread of an idle server. A thread with a wake-up once in a
+/// second, or in two, is seen in each of some tries; late effects of the last commands, on a busy
+/// machine, are not.
 const QUIET: Duration = Duration::from_secs(5);
 const TRIES: usize = 4;
 
@@ -103,7 +103,7 @@ fn a_wrong_setting_is_one_sentence_behind_its_line() {
     }
 }
 
-/// What starts Redis by its name starts this server.
+/// A link named `redis-server` starts this server.
 #[test]
 fn a_link_named_redis_server_serves() {
     let dir = tempfile::tempdir().unwrap();
@@ -163,7 +163,7 @@ fn what_was_set_is_there_after_sigterm_and_an_idle_server_sleeps() {
 
 const CLIENTS: u64 = 4;
 
-/// Waits until a disk, which may be slow, has let something become true.
+/// Waits until a disk, possibly slow, has let a condition become true.
 fn wait_until(holds: impl Fn() -> bool) {
     let began = Instant::now();
     while !holds() {
@@ -172,15 +172,15 @@ fn wait_until(holds: impl Fn() -> bool) {
     }
 }
 
-/// What a client knows when the server is gone: the last number that was answered, and the last
-/// that was sent.
+/// A client's knowledge at the end of the server: the last number answered, and the last number
+/// sent.
 struct Journal {
     answered: u64,
     sent: u64,
 }
 
 /// Sets a pair of keys to ever higher numbers, by turns alone and several at once, until the server
-/// is gone. Counts what is answered.
+/// is gone. Counts the answers.
 fn write_until_killed(mut client: Client, name: u64, first: u64, count: &AtomicU64) -> Journal {
     let mut journal = Journal { answered: first, sent: first };
     loop {
@@ -204,8 +204,8 @@ fn write_until_killed(mut client: Client, name: u64, first: u64, count: &AtomicU
     }
 }
 
-/// As [`write_until_killed`], told before anything is on disk; only what WAITAOF has confirmed
-/// counts as answered.
+/// As [`write_until_killed`], with replies before anything is on disk; only numbers confirmed by
+/// WAITAOF count as answered.
 fn write_early_until_killed(mut client: Client, name: u64, first: u64) -> Journal {
     let mut journal = Journal { answered: first, sent: first };
     if client.send("HYADES.DURABILITY none\r\n").is_err() {
@@ -233,7 +233,7 @@ fn write_early_until_killed(mut client: Client, name: u64, first: u64) -> Journa
     }
 }
 
-/// Reads what another writes until the server is gone; returns the last that it was told.
+/// Reads the numbers of another client until the server is gone; returns the last number read.
 fn read_until_killed(mut client: Client, name: u64) -> u64 {
     let mut seen = 0;
     while client.send(&format!("GET left{name}\r\n")).is_ok() {
@@ -250,7 +250,7 @@ fn read_until_killed(mut client: Client, name: u64) -> u64 {
 fn nothing_that_was_answered_is_missing_after_sigkill() {
     let kills = std::env::var("HYADES_KILLS").map_or(3, |kills| kills.parse().unwrap());
     let dir = tempfile::tempdir().unwrap();
-    // The last one is told early.
+    // The last client gets its replies early.
     let mut reached = [0; CLIENTS as usize + 1];
     for round in 0..kills {
         let mut server = Process::start(dir.path());
@@ -297,9 +297,9 @@ fn nothing_that_was_answered_is_missing_after_sigkill() {
     }
 }
 
-/// Sets a key to ever higher numbers: the client is told OK for some time, and then one or the
-/// other. Counts it once it has been told OK. Returns the last number that was answered with OK,
-/// the refusals, and the time between the last two commands.
+/// Sets a key to ever higher numbers: the client gets OK for some time, and then OK or an error.
+/// Counts the client after its first OK. Returns the last number answered with OK, the refusals,
+/// and the time between the last two commands.
 fn write_until_refused(
     mut client: Client,
     name: u64,
@@ -325,13 +325,13 @@ fn write_until_refused(
     (answered, refusals, pause)
 }
 
-/// A device that fails: writes of the log are refused from some moment on. What was answered with
-/// OK is there after a restart; what was under way is answered with an error that says what is
-/// known; and the process ends by itself.
+/// A failing device: writes of the log are refused from some moment on. Numbers answered with OK
+/// are there after a restart; commands under way are answered with an error that states the known
+/// facts; and the process ends by itself.
 #[test]
 fn a_log_that_fails_is_told_to_clients_and_ends_the_process() {
     let dir = tempfile::tempdir().unwrap();
-    // A write beyond the limit of a file's size is an error: its signal does not end the process.
+    // A write beyond the limit of a file's size is an error: the signal does not end the process.
     let mut server = Process::start(dir.path());
     let served = Arc::new(AtomicU64::new(0));
     let clients: Vec<_> = (0..CLIENTS)
@@ -357,7 +357,7 @@ fn a_log_that_fails_is_told_to_clients_and_ends_the_process() {
     let is_known = |text: &&&String| {
         text.starts_with("-OUTCOMEUNKNOWN the log failed") || text.starts_with("-MISCONF ")
     };
-    // The server goes on reading for a quarter of a second. What came later is another matter.
+    // The server goes on reading for a quarter of a second. Later commands do not count.
     let is_untold = |(_, refusals, pause): &&(u64, Vec<String>, Duration)| {
         refusals.is_empty() && *pause < Duration::from_millis(200)
     };
@@ -370,7 +370,7 @@ fn a_log_that_fails_is_told_to_clients_and_ends_the_process() {
     for (name, (answered, ..)) in told.iter().enumerate() {
         assert!(*answered > 0, "it has served before");
         let found: u64 = client.ask(&format!("GET key{name}")).parse().unwrap();
-        // One more was under way.
+        // A further number was under way.
         assert!((*answered..=answered + 1).contains(&found), "{answered} answered, {found} found");
     }
     stop(server);
@@ -382,8 +382,8 @@ fn used_memory(client: &mut Client) -> u64 {
     line.expect("INFO has it").parse().unwrap()
 }
 
-/// What is deleted is free a moment later, though no transaction follows, and so is the room that
-/// a large transaction has needed.
+/// The memory of deleted rows is free a moment later, though no transaction follows, and so is the
+/// memory for a large transaction.
 #[test]
 fn an_idle_server_frees_what_was_deleted() {
     // Each log stream keeps up to 1 MiB to write from.
@@ -427,7 +427,7 @@ fn an_idle_server_frees_what_was_deleted() {
     stop(server);
 }
 
-/// The server counts what the program has allocated: what is deleted makes room again.
+/// The server counts the memory allocated by the program: deletions make room again.
 #[test]
 fn memory_that_is_full_has_room_again_once_keys_are_deleted() {
     let dir = tempfile::tempdir().unwrap();
@@ -446,11 +446,11 @@ fn memory_that_is_full_has_room_again_once_keys_are_deleted() {
         assert!(stored < 8_192, "it is never full");
     };
     assert_eq!(refused, "-OOM command not allowed when used memory > 'maxmemory'.");
-    // What is stored takes little more than its bytes.
+    // A stored value takes little more than its bytes.
     assert!((2_000..=4_200).contains(&stored), "{stored} values of 16 KiB in 64 MiB");
     assert_eq!(client.ask("GET k0"), value);
     let used = used_memory(&mut client);
-    // A loop that was idle meanwhile has freed the room of its last transaction.
+    // An idle loop has freed the memory of its last transaction.
     assert!(used > limit - (1 << 20) && used < limit + (4 << 20), "{used} {limit}");
     for n in 0..stored / 2 {
         assert_eq!(client.ask(&format!("DEL k{n}")), ":1");
@@ -470,7 +470,7 @@ fn memory_that_is_full_has_room_again_once_keys_are_deleted() {
     stop(server);
 }
 
-/// The log is replayed whatever the limit is: only then commands are refused that may use more.
+/// The log is replayed with any limit: only afterwards are commands with possible growth refused.
 #[test]
 fn a_database_larger_than_the_limit_is_recovered() {
     let dir = tempfile::tempdir().unwrap();
@@ -494,7 +494,7 @@ fn a_database_larger_than_the_limit_is_recovered() {
     stop(server);
 }
 
-/// HYADES.LAST names a point in time that a copy can be recovered to.
+/// HYADES.LAST names a point in time to which a copy can be recovered.
 #[test]
 fn the_id_of_a_write_is_where_recovery_can_end() {
     let dir = tempfile::tempdir().unwrap();

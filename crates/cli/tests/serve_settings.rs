@@ -1,4 +1,4 @@
-//! `hyades serve` as a process: how wrong settings are shown, and what settings do to the process.
+//! `hyades serve` as a process: errors of wrong settings, and effects of settings on the process.
 #![allow(missing_docs, reason = "tests are named by what they promise")]
 
 mod common;
@@ -14,7 +14,7 @@ use std::os::unix::net::UnixStream;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Stops it, and checks that it ends in good order.
+/// Stops the server, and checks for an end in good order.
 fn stop(mut server: Process) {
     let pid = Pid::from_raw(server.child.id() as i32).unwrap();
     kill_process(pid, Signal::TERM).unwrap();
@@ -59,7 +59,7 @@ impl Client {
     }
 }
 
-/// In the lines in which Redis prints it.
+/// In the lines of Redis's output.
 #[test]
 fn a_wrong_line_is_shown_as_redis_shows_it() {
     let dir = tempfile::tempdir().unwrap();
@@ -105,7 +105,7 @@ fn a_wrong_line_is_shown_as_redis_shows_it() {
     }
 }
 
-/// How soon the system kills the process: what the settings add, and what it was before.
+/// How soon the system kills the process: by the settings, added to the earlier score.
 #[test]
 fn the_score_of_the_process_follows_its_settings() {
     let score = |server: &Process| {
@@ -137,7 +137,7 @@ fn the_score_of_the_process_follows_its_settings() {
     assert_eq!(score(&server), plus(40));
     assert_eq!(client.set("oom-score-adj no maxclients 99"), "+OK");
     assert_eq!(score(&server), own);
-    // That it was on is not seen from outside if another setting of the call fails.
+    // If another setting of the call fails, no change of the score is seen from outside.
     assert!(client.set(&format!("oom-score-adj relative port {port}")).starts_with(failed));
     assert_eq!(score(&server), own);
     assert_eq!(client.shown("oom-score-adj"), "no");
@@ -149,8 +149,8 @@ fn the_score_of_the_process_follows_its_settings() {
     stop(server);
 }
 
-/// What has arrived counts, though the process was held up for longer than `timeout` before it
-/// could look at it.
+/// Received bytes count, though the process was stopped for longer than `timeout` before it could
+/// read the bytes.
 #[test]
 fn a_client_that_spoke_while_the_process_was_held_up_is_not_idle() {
     for _ in 0..10 {
@@ -160,7 +160,7 @@ fn a_client_that_spoke_while_the_process_was_held_up_is_not_idle() {
         let mut client = Client::connect(&server);
         let began = Instant::now();
         assert_eq!(client.set("timeout 2"), "+OK");
-        // Its threads sleep then, and then each of them stands.
+        // The server's threads sleep then, and then each is stopped.
         std::thread::sleep(Duration::from_millis(50));
         kill_process(pid, Signal::STOP).unwrap();
         std::thread::sleep(Duration::from_millis(50));
@@ -169,7 +169,7 @@ fn a_client_that_spoke_while_the_process_was_held_up_is_not_idle() {
         std::thread::sleep(Duration::from_millis(2_500));
         kill_process(pid, Signal::CONT).unwrap();
         if !was_in_time {
-            // This thread was held up itself, so that the client may have been idle.
+            // This thread was delayed itself, so the client may have been idle.
             continue;
         }
         spoke.unwrap();
@@ -202,12 +202,12 @@ fn a_server_goes_on_though_its_messages_are_not_read() {
         BufReader::new(stream).read_line(&mut line)?;
         Ok::<_, std::io::Error>(line)
     };
-    // It does not listen at first, and then its database is not open.
+    // At first the server does not listen, and then its database is not open.
     while ask("EXISTS a\r\n").ok().as_deref() != Some(":0\r\n") {
         assert!(child.try_wait().unwrap().is_none(), "it has ended");
         std::thread::sleep(Duration::from_millis(10));
     }
-    // It hangs up.
+    // The server hangs up.
     let _ = ask("SHUTDOWN\r\n");
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }

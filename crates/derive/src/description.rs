@@ -1,4 +1,4 @@
-//! Reads a struct and its attributes.
+//! Reads a struct and the attributes.
 
 use proc_macro2::{Ident, Span};
 use syn::ext::IdentExt;
@@ -7,7 +7,7 @@ use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
 use syn::{Data, DeriveInput, Expr, Fields, LitStr, Token, Type, Visibility, parenthesized};
 
-/// A table, as its struct describes it.
+/// A table, as described by a struct.
 pub struct Description {
     pub name: String,
     pub hash: bool,
@@ -22,7 +22,7 @@ pub struct FieldOf {
     pub name: Ident,
     pub kind: Type,
     pub visibility: Visibility,
-    /// What rows get that were written without the column.
+    /// The column's value in rows written without the column.
     pub default: Option<Expr>,
 }
 
@@ -92,7 +92,7 @@ impl Description {
         Ok(table)
     }
 
-    /// Reads one item of `#[table(..)]`.
+    /// Reads an item of `#[table(..)]`.
     fn read(&mut self, meta: &ParseNestedMeta<'_>) -> syn::Result<()> {
         if meta.path.is_ident("name") {
             self.name = meta.value()?.parse::<LitStr>()?.value();

@@ -19,7 +19,7 @@ pub fn derive_table(input: TokenStream) -> TokenStream {
         .into()
 }
 
-/// The struct's lifetime, if it borrows: the only generic parameter that it may have.
+/// The lifetime of a borrowing struct: the only permitted generic parameter.
 fn lifetime(input: &DeriveInput) -> syn::Result<Option<&Lifetime>> {
     let mut found = None;
     for parameter in &input.generics.params {
@@ -87,7 +87,7 @@ fn constant_of(field: &FieldOf) -> Ident {
     format_ident!("{}", field.column().to_uppercase(), span = field.name.span())
 }
 
-/// A constant for each column. A program need not use them all.
+/// A constant for each column. A program need not use all constants.
 fn column_constants(table: &Description) -> impl Iterator<Item = Tokens> {
     table.fields.iter().enumerate().map(|(at, field)| {
         let (kind, visibility, at) = (&field.kind, &field.visibility, at as u16);
@@ -127,13 +127,13 @@ fn index_constants(input: &DeriveInput, table: &Description) -> syn::Result<Vec<
     Ok(constants)
 }
 
-/// The tuple of the types of these fields.
+/// The tuple of the types of `fields`.
 fn fields_type(table: &Description, fields: &[usize]) -> Tokens {
     let kinds = fields.iter().map(|at| &table.fields[*at].kind);
     quote!((#(#kinds,)*))
 }
 
-/// The expression that builds the schema.
+/// The expression for the schema.
 fn schema(table: &Description) -> Tokens {
     let name = &table.name;
     let columns = table.fields.iter().map(|field| {

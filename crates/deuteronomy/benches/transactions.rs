@@ -2,9 +2,9 @@
 //! transactions -- [workers] [share of writes] [transactions of each worker]`.
 //!
 //! The paper's transactions: 4 accesses, 80/20, keys of 16 bytes and values of 100, over the data
-//! component in memory and a log that keeps nothing; all versions are in memory. Prints one line.
-//! Processor time says what a transaction costs while other programs run, too: to compare two
-//! versions, run them in turn and take medians.
+//! component in memory and a log without durable storage; all versions are in memory. Prints a
+//! single line. Processor time tells the cost of a transaction beside other running programs, too:
+//! to compare two versions, run them in turn and take medians.
 #![allow(missing_docs)]
 
 use hyades_deuteronomy::{
@@ -27,7 +27,7 @@ const IN_FLIGHT: usize = 8192;
 const DRAWN: usize = 1 << 20;
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// A row, and whether it is written.
+/// A row, and whether the row is written.
 type Access = (u64, bool);
 
 fn key(row: u64) -> [u8; 16] {
@@ -80,7 +80,7 @@ fn run(tx: &mut Transaction<'_>, accesses: &[Access], number: u64) -> Result<(),
     Ok(())
 }
 
-/// What a worker works with.
+/// The state of a worker.
 struct Worker {
     session: Session,
     waiting: CommitQueue<()>,
@@ -114,7 +114,7 @@ impl Worker {
 }
 
 fn main() -> Result<(), Error> {
-    // Cargo adds words of its own.
+    // Cargo adds its own words.
     let numbers: Vec<f64> = std::env::args().filter_map(|word| word.parse().ok()).collect();
     let number = |nth: usize, otherwise: f64| numbers.get(nth).copied().unwrap_or(otherwise);
     let (workers, write_share) = (number(0, 2.0) as usize, number(1, 0.16));

@@ -36,7 +36,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                         tx.put(&from, &less.to_le_bytes())?;
                         tx.put(&to, &more.to_le_bytes())
                     });
-                    // Every hundredth waits; the others are durable before it, or soon.
+                    // Every hundredth transfer waits; the rest are durable before, or soon.
                     let (_, ticket) = transfer.expect("the log works");
                     if i % 100 == 99 {
                         ticket.wait().expect("the log works");
@@ -50,7 +50,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let database = open()?;
     let mut session = database.session()?;
     let (accounts, sum) = session.execute(|tx| {
-        // One scan instead of a read of each key.
+        // A scan instead of a read of each key.
         let rows = tx.scan(Included(&0u64.to_be_bytes()), Unbounded, usize::MAX)?;
         let sum: i64 = rows.iter().map(|(_, value)| balance(Some(value.clone()))).sum();
         Ok::<_, Error>((rows.len(), sum))

@@ -1,13 +1,13 @@
 //! Whether a log and a data component belong together (`docs/format.md`, 13).
 //!
-//! Both are copied, restored and lost, each alone. A log that is older than its data component is
-//! the worst case: timestamps would be drawn again that the data component has, and what they write
-//! would count as old there. Two rules keep such a pair apart:
-//! - Each opening makes a resume point stable that names the new incarnation, before the first
-//!   operation of that reaches the data component. So a log from before that opening is refused.
-//! - A data component that holds a timestamp above those of the log, and above that of its resume
-//!   point, is refused: it was given operations of a later state of the incarnation than the log
-//!   has.
+//! Both are copied, restored and lost, each alone. A log older than its data component is the worst
+//! case: timestamps already in the data component would be drawn again, and the new writes would
+//! count as old there. Two rules keep such a pair apart:
+//! - Each opening makes a resume point with the new incarnation stable, before the first operation
+//!   of the incarnation reaches the data component. So a log from before the opening is refused.
+//! - A data component with a timestamp above the timestamps of the log, and above its resume
+//!   point's, is refused: the data component was given operations of a later state of the
+//!   incarnation than the log's.
 
 use crate::data_component::{DataComponent, MAX_TS, ResumePoint, holds_a_key};
 use crate::error::Error;
@@ -37,10 +37,10 @@ fn check_protocol(manifest: &Manifest) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether this log and this data component belong together, and hold everything between them.
+/// Checks that the log and the data component belong together, and together hold everything.
 ///
 /// # Errors
-/// [`Error::Invalid`] says what is wrong, and what to open instead.
+/// [`Error::Invalid`] with the mismatch, and the pair to open instead.
 pub(crate) fn check(
     manifest: &Manifest,
     is_fresh: bool,
@@ -99,12 +99,11 @@ pub(crate) fn check(
     }
 }
 
-/// Whether the data component holds nothing, where it does not say to which log it belongs: the
-/// timestamps of its operations could be those of other transactions, of this log or of ones to
-/// come.
+/// Checks that a data component without a named log holds nothing: the timestamps of its operations
+/// could be timestamps of other transactions, of the present log or of logs to come.
 ///
 /// # Errors
-/// [`Error::Invalid`] says what to open instead.
+/// [`Error::Invalid`] with the advice what to open instead.
 pub(crate) fn check_is_named(
     recovering: &Recovering,
     data: &dyn DataComponent,
@@ -128,11 +127,11 @@ pub(crate) fn check_is_named(
     ))
 }
 
-/// Whether the data component holds nothing that is younger than the log. `log_ts` is the highest
+/// Checks that the data component holds nothing younger than the log. `log_ts` is the highest
 /// timestamp of the log.
 ///
 /// # Errors
-/// [`Error::Invalid`] says what to open instead.
+/// [`Error::Invalid`] with the advice what to open instead.
 pub(crate) fn check_is_not_ahead(
     data: &dyn DataComponent,
     point: Option<&ResumePoint>,

@@ -1,7 +1,7 @@
 //! Checkpoints: the data component makes its data stable, and the log is truncated.
 //!
-//! A thread of its own takes those that are due, so operations are applied meanwhile, and sessions
-//! that need room get it. One is taken at a time.
+//! A separate thread takes due checkpoints, so operations are applied meanwhile, and sessions in
+//! need of room get room. A single checkpoint is taken at a time.
 
 use crate::error::Error;
 use crate::proxy::StopOnPanic;
@@ -13,37 +13,39 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
 
-/// A checkpoint that is due is taken once the resume point can move by this part of what may be
-/// redone.
+/// The part of the redo limit by which the resume point must be able to move before a due
+/// checkpoint is taken.
 const PART_TO_MOVE: u64 = 4;
-/// Writers wait for a checkpoint that is under way when the log behind the resume point is as many
-/// times longer than what may be redone.
+/// The multiple of the redo limit at which, with the log behind the resume point as long, writers
+/// wait for a running checkpoint.
 const MOST_BEHIND: u64 = 4;
-/// The least for that, in bytes.
+/// The least length of the log for such a wait, in bytes.
 const LEAST_BEHIND: u64 = 1 << 20;
-/// A checkpoint is due when scans have passed over this many deleted keys since the last one, which
-/// takes them about as long as a checkpoint does, and that has ended so long ago.
+/// The number of deleted keys passed over by scans since the last checkpoint that makes a
+/// checkpoint due, about the time of a checkpoint; and the least time since the last checkpoint's
+/// end.
 const MOST_PASSED: u64 = 1 << 20;
 const PASSED_EVERY_NS: u64 = 200_000_000;
-/// How often one that waits for a checkpoint looks again.
+/// The pause between two looks of a thread waiting for a checkpoint.
 const PAUSE: Duration = Duration::from_micros(200);
 
-/// What the thread of the checkpoints and others tell each other.
+/// The shared state of the checkpoint thread and other threads.
 #[derive(Debug, Default)]
 pub(crate) struct Checkpoints {
-    /// Whether one may be due, and whether the thread is to end.
+    /// Whether a checkpoint may be due, and whether the thread is to end.
     told: Mutex<(bool, bool)>,
     changed: Condvar,
-    /// Held while one is taken.
+    /// Held while a checkpoint is taken.
     taking: Mutex<()>,
-    /// Since when the data component is at one, by the monotonic clock; 0 if it is at none. Written
-    /// by the thread that takes one, read by others. Relaxed: it orders nothing.
+    /// The start of the data component's checkpoint, by the monotonic clock; 0 without a checkpoint
+    /// under way. Written by the checkpointing thread, read by other threads. Relaxed: the value
+    /// orders nothing.
     since_ns: AtomicU64,
-    /// When the last one has ended. Written and read in the same way.
+    /// The end of the last checkpoint. Written and read in the same way.
     ended_ns: AtomicU64,
 }
 
-/// Says that the data component is at a checkpoint, until this is dropped.
+/// Marks the data component as at a checkpoint, until the mark is dropped.
 struct AtCheckpoint<'c>(&'c Checkpoints);
 
 impl Drop for AtCheckpoint<'_> {
@@ -54,7 +56,7 @@ impl Drop for AtCheckpoint<'_> {
 }
 
 impl Checkpoints {
-    /// One may be due.
+    /// Tells that a checkpoint may be due.
     pub fn tell_due(&self) {
         let mut told = locked(&self.told);
         if !std::mem::replace(&mut told.0, true) {
@@ -62,7 +64,7 @@ impl Checkpoints {
         }
     }
 
-    /// Waits until one may be due; false if the thread is to end.
+    /// Waits until a checkpoint may be due; false if the thread is to end.
     pub fn wait(&self) -> bool {
         let mut told = locked(&self.told);
         while !told.0 && !told.1 {
@@ -78,7 +80,8 @@ impl Checkpoints {
         self.changed.notify_all();
     }
 
-    /// How long the data component has been at one; None if it is at none.
+    /// Returns the time of the data component at its checkpoint; None without a checkpoint under
+    /// way.
     fn call(&self) -> Option<Duration> {
         let since = self.since_ns.load(Ordering::Relaxed);
         let call = || Duration::from_nanos(clock::monotonic_ns().saturating_sub(since));
@@ -90,10 +93,11 @@ impl Checkpoints {
         AtCheckpoint(self)
     }
 
-    /// Waits for another one.
+    /// Waits for another checkpoint.
     ///
     /// # Errors
-    /// [`Error::Stalled`]: the data component has been at it for longer than `patience`.
+    /// [`Error::Stalled`]: the data component has been at the checkpoint for longer than
+    /// `patience`.
     fn take(&self, patience: Duration) -> Result<MutexGuard<'_, ()>, Error> {
         loop {
             match self.taking.try_lock() {
@@ -111,14 +115,14 @@ impl Checkpoints {
 }
 
 impl TransactionComponent {
-    /// P1 to P4. Returns how many bytes of the log were truncated: none where the data component,
+    /// P1 to P4. Returns the number of truncated bytes of the log: none where the data component,
     /// or a part of it, does not outlive the process.
     ///
     /// # Errors
     /// The data component or the log failed, now or before. The log is stopped.
     /// [`Error::Stalled`].
     pub fn checkpoint(&self) -> Result<u64, Error> {
-        // The thread of the proxy applies, or this one where there is none.
+        // The thread of the proxy applies, or the current thread where there is none.
         match self.options.log.stepped || self.proxy.is_closed() {
             true => drop(self.run_proxy()?),
             false => self.proxy.ask(&self.log, false, self.options.store_patience, || false)?,
@@ -126,10 +130,10 @@ impl TransactionComponent {
         self.checkpoint_from(0)
     }
 
-    /// Takes a checkpoint if more of the log than the options allow would be applied again, and a
-    /// good part of that would not be afterwards: an active transaction may hold the resume point
-    /// back. Or if scans have passed over many deleted keys: the data component keeps these until
-    /// the next checkpoint.
+    /// Takes a checkpoint if redo would exceed the options' limit, and a good part of redo would be
+    /// saved afterwards: an active transaction may hold the resume point back. Or if scans have
+    /// passed over many deleted keys: the data component keeps deleted keys until the next
+    /// checkpoint.
     pub fn checkpoint_if_due(&self) -> Result<(), Error> {
         if self.is_log_long() {
             self.checkpoint_from((self.options.redo_bytes / PART_TO_MOVE).max(1))?;
@@ -157,17 +161,17 @@ impl TransactionComponent {
         self.behind_resume_point(&durable) > self.options.redo_bytes
     }
 
-    /// The bytes between the last resume point and these positions.
+    /// The bytes between the last resume point and `positions`.
     fn behind_resume_point(&self, positions: &[Lsn]) -> u64 {
         let resume_at = locked(&self.resume_at);
         let lanes = positions.iter().zip(&*resume_at);
         lanes.map(|(at, from)| at.saturating_sub(*from)).sum()
     }
 
-    /// Takes a checkpoint if the resume point moves by this many bytes. A data component that does
-    /// not outlive the process, or a part of which does not, is given the whole log at the next
-    /// opening. So that is kept; but the parts that do make what they have stable, or it would be
-    /// in their caches for ever.
+    /// Takes a checkpoint if the resume point moves by `least_bytes`. A data component that does
+    /// not outlive the process, wholly or in part, is given the whole log at the next opening. So
+    /// the log is kept; but the durable parts make their data stable, or the data would be in their
+    /// caches for ever.
     fn checkpoint_from(&self, least_bytes: u64) -> Result<u64, Error> {
         let is_durable = self.limits.is_durable;
         let patience = self.options.store_patience;
@@ -195,16 +199,16 @@ impl TransactionComponent {
             *locked(&self.resume_at) = point.positions;
             Ok(truncated)
         };
-        // A checkpoint that has failed is not tried again.
+        // A failed checkpoint is not tried again.
         take().inspect_err(|error: &Error| self.log.stop(&error.to_string()))
     }
 
-    /// Waits while a checkpoint is under way, and the log has become so long meanwhile that redo
-    /// would take many times what the options allow.
+    /// Waits while a checkpoint is under way, and the log has grown meanwhile to many times the
+    /// options' limit of redo.
     ///
     /// # Errors
-    /// [`Error::Stalled`]: the data component has been at it for longer than the options allow. The
-    /// log has stopped.
+    /// [`Error::Stalled`]: the data component has been at the checkpoint for longer than the
+    /// options allow. The log has stopped.
     pub fn wait_for_checkpoint(&self) -> Result<(), Error> {
         let Some(mut call) = self.checkpoints.call() else { return Ok(()) };
         if self.options.log.stepped {
@@ -227,7 +231,7 @@ impl TransactionComponent {
     }
 }
 
-/// P3: the log below these positions, one for each stream, is not needed any more.
+/// P3: the log below `positions`, a position for each stream, is not needed any more.
 fn truncate(log: &Log, positions: &[Lsn]) -> Result<u64, Error> {
     let manifest = log.manifest();
     let dims = manifest.newest().map_or(&[][..], |newest| &newest.dims);

@@ -6,29 +6,30 @@ use hyades_wal::LogOptions;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// When the writes of a transaction are logged. Others see them when it has committed, either way,
-/// and its frames are in one stream.
+/// The time of logging a transaction's writes. Other transactions see the writes after the commit,
+/// either way, and the transaction's frames are in a single stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UpdateLogging {
-    /// All in one record, when it commits. A transaction that does not fit into a frame has parts
-    /// before that, which are logged then, too.
+    /// All in a single record, at the commit. A transaction too large for a frame has parts before
+    /// the record, also logged at the commit.
     #[default]
     AtCommit,
-    /// Each in a part of its own, at once, as in the paper; the record then has none. What an
-    /// aborted transaction has logged stays in the log, and counts for nothing.
+    /// Each in a separate part, at once, as in the paper; the record then has none. The logged
+    /// writes of an aborted transaction stay in the log, without effect.
     AtOnce,
 }
 
-/// Which transactions that only read log a record of their own. None has to: each waits until what
-/// it has read is durable.
+/// The read-only transactions with a log record of their own. No record is necessary: each
+/// transaction waits until the versions read are durable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReaderRecords {
     /// None.
     #[default]
     Never,
-    /// Those that have read what is not durable yet, as in the paper (section 2.3.1).
+    /// Read-only transactions with a read of a version not durable yet, as in the paper (section
+    /// 2.3.1).
     IfNeeded,
-    /// All: what the paper avoids.
+    /// All: avoided by the paper.
     Always,
 }
 
@@ -36,68 +37,68 @@ pub enum ReaderRecords {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Options {
-    /// The log: its directories, streams, buffers, and the device. A key and its value have to fit
-    /// into a quarter of a buffer, and of a segment, and into 1 MiB: see
+    /// The log: directories, streams, buffers, and the device. A key and its value have to fit into
+    /// a quarter of a buffer, and of a segment, and into 1 MiB: see
     /// [`Transaction::put`](crate::Transaction::put).
     pub log: LogOptions,
-    /// The budget for versions kept in memory, and for what scans need beside them, in bytes: 4 KiB
-    /// to 1 TiB. Values are counted without the allocator's overhead, from when they are handed to
-    /// a transaction. Each session may exceed it by one key and value. Data may be larger: what was
-    /// read or written lately is kept, twice-read keys longer. Where versions are kept for an older
-    /// transaction that is open, and the budget is exhausted, they go, and that transaction ends
-    /// with [`Abort::SnapshotTooOld`](crate::Abort::SnapshotTooOld) if it needs one. Default:
-    /// 64 MiB.
+    /// The budget for versions kept in memory, and for the further data of scans, in bytes: 4 KiB
+    /// to 1 TiB. Values are counted without the allocator's overhead, from the handing to a
+    /// transaction on. Each session may exceed the budget by a key and a value. Data may be larger:
+    /// recently read or written versions are kept, twice-read keys longer. Where versions are kept
+    /// for an older, open transaction, and the budget is exhausted, the versions go, and the
+    /// transaction ends with [`Abort::SnapshotTooOld`](crate::Abort::SnapshotTooOld) when in need
+    /// of a dropped version. Default: 64 MiB.
     pub memory_bytes: usize,
     /// The most sessions at a time: 1 to 65,536. Default: 256.
     pub sessions: usize,
     /// The entries of the transaction table: a power of two from 16 to 2^24, above the number of
-    /// sessions. It is best above the number of transactions that begin while one is made durable:
-    /// with fewer entries they wait for that. An entry takes 64 bytes, and 8 for each stream of the
-    /// log from the seventh on, beside `memory_bytes`. Default: 131,072.
+    /// sessions. Best above the number of transactions begun while a transaction is made durable:
+    /// with fewer entries transactions wait for durability. An entry takes 64 bytes, and 8 for each
+    /// stream of the log from the seventh on, beside `memory_bytes`. Default: 131,072.
     pub transactions: usize,
-    /// Whether there are scans: [`Transaction::scan`](crate::Transaction::scan). They cost an
-    /// ordered index of the written keys in memory, about 40 bytes each, which each first write of
-    /// a key locks; and each scan that may matter to an active transaction is noted, in up to an
+    /// Whether there are scans: [`Transaction::scan`](crate::Transaction::scan). Scans cost an
+    /// ordered index of the written keys in memory, about 40 bytes each, locked by each first write
+    /// of a key; and each scan of possible concern to an active transaction is noted, in up to an
     /// eighth of `memory_bytes`. Default: true.
     pub ranges: bool,
-    /// How long a transaction waits for an older one whose version it should read, before it is
-    /// aborted. Default: 1 ms.
+    /// The time a transaction waits for the older writer of a version to read, before an abort.
+    /// Default: 1 ms.
     pub patience: Duration,
-    /// How long a transaction waits for younger ones to leave where the budget of memory is
-    /// exhausted. The youngest that has written is aborted first, at its next write; a transaction
-    /// that has waited for as long is aborted itself. Default: 100 ms.
+    /// The time a transaction waits for younger transactions to leave where the budget of memory is
+    /// exhausted. The youngest transaction with writes is aborted first, at its next write; after
+    /// this time the waiting transaction is aborted itself. Default: 100 ms.
     pub room_patience: Duration,
-    /// How long one call of the data component may take while transactions wait for it: those that
-    /// need room, since what is committed and not applied takes up the budget, or since the log has
-    /// become long while a checkpoint is under way. Beyond that they end with
-    /// [`Error::Stalled`](crate::Error::Stalled), and so does a close. A data component that is
-    /// slow and goes on holds writers back, to its own speed. Default: 30 s.
+    /// The permitted time of a call of the data component while transactions wait for the call:
+    /// transactions in need of room, since committed, unapplied operations take up the budget, or
+    /// since the log has become long during a checkpoint. After a longer time the transactions end
+    /// with [`Error::Stalled`](crate::Error::Stalled), and so does a close. A slow data component
+    /// with progress holds writers back, to its own speed. Default: 30 s.
     pub store_patience: Duration,
-    /// How often a closure is run before its last [`Abort`](crate::Abort) is returned: at least 1.
-    /// Default: 10,000.
+    /// The number of runs of a closure before its last [`Abort`](crate::Abort) is returned: at
+    /// least 1. Default: 10,000.
     pub attempts: u64,
-    /// Operations that are younger than an active transaction are kept from the data component, so
-    /// that it finds there what it has to read, until records of this many bytes wait. Beyond that
-    /// it may end with [`Abort::SnapshotTooOld`](crate::Abort::SnapshotTooOld). Default: 16 MiB.
+    /// The bytes of waiting records up to which operations younger than an active transaction are
+    /// kept from the data component, so that the transaction finds the right versions there.
+    /// Beyond, the transaction may end with
+    /// [`Abort::SnapshotTooOld`](crate::Abort::SnapshotTooOld). Default: 16 MiB.
     pub lag_bytes: usize,
-    /// The threads that apply operations to the data component, the fewest and the most: 1 to 64.
-    /// Each applies a piece of a batch, where the data component
-    /// [takes pieces at the same time](crate::DataComponent::may_cut). There is one more while what
-    /// waits to be applied becomes more, and a processor is idle or more than half of `lag_bytes`
-    /// waits; one that has nothing to do for a second ends. Default: 1 to the number of processors,
-    /// at most 8.
+    /// The threads for applying operations to the data component, the fewest and the most: 1 to 64.
+    /// Each applies a piece of a batch, where the data component [takes pieces at the same
+    /// time](crate::DataComponent::may_cut). A further thread starts while the waiting operations
+    /// become more, and a processor is idle or more than half of `lag_bytes` waits; a thread
+    /// without work for a second ends. Default: 1 to the number of processors, at most 8.
     pub proxy_threads: RangeInclusive<usize>,
-    /// A checkpoint is taken when redo would read more bytes of the log than this, unless active
-    /// transactions hold the resume point back, so that it cannot move by a quarter of this.
-    /// Default: 64 MiB.
+    /// The bytes of the log that redo would read at which a checkpoint is taken, unless active
+    /// transactions hold the resume point back to less than a quarter of `redo_bytes`. Default: 64
+    /// MiB.
     pub redo_bytes: u64,
-    /// The most threads that read the data component for continuations, such as
-    /// [`Transaction::get_async`](crate::Transaction::get_async): 1 to 1,024. They are started when
-    /// they are needed. Default: 8.
+    /// The most threads reading the data component for continuations, for example
+    /// [`Transaction::get_async`](crate::Transaction::get_async): 1 to 1,024. Threads are started
+    /// on demand. Default: 8.
     pub reader_threads: usize,
-    /// When the writes of a transaction are logged. Default: when it commits.
+    /// The time of logging a transaction's writes. Default: at the commit.
     pub update_logging: UpdateLogging,
-    /// Which transactions that only read log a record. Default: none.
+    /// The read-only transactions with a log record. Default: none.
     pub reader_records: ReaderRecords,
 }
 
@@ -143,7 +144,7 @@ impl Options {
                 self.transactions
             ));
         }
-        // An active transaction keeps its entry, and each session may have one.
+        // An active transaction keeps its entry, and each session may have an active transaction.
         if self.transactions <= self.sessions {
             return wrong(format!(
                 "a transaction table of {} entries for {} sessions: choose more entries than \
@@ -171,7 +172,7 @@ impl Options {
 mod tests {
     use super::*;
 
-    /// Without the tables of such a size, which take more memory than a test should.
+    /// Without the tables of the largest size, too large for a test's memory.
     #[test]
     fn the_largest_transaction_tables_are_accepted_and_larger_ones_are_not() {
         let mut options = Options::new(LogOptions::new(Vec::new(), 64));
@@ -185,7 +186,7 @@ mod tests {
                 assert_eq!(options.check().is_ok(), fits, "{entries} for {sessions}");
             }
         }
-        // As many entries as sessions are one too few.
+        // As many entries as sessions are too few by one.
         options.transactions = MOST_SESSIONS;
         assert!(options.check().is_err());
     }

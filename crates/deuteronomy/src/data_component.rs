@@ -1,27 +1,27 @@
-//! What the transaction component knows of data: the trait [`DataComponent`] and its contract.
+//! The transaction component's interface to data: the trait [`DataComponent`] and its contract.
 
 use crate::error::Error;
 use std::ops::{Bound, ControlFlow};
 
-/// The highest timestamp that a record or a resume point may state: what states a higher one is
-/// damaged. The transaction table has two bits of a word beside a timestamp.
+/// The highest timestamp permitted in a record or a resume point: a higher timestamp is damage. The
+/// transaction table has two bits of a word beside a timestamp.
 pub(crate) const MAX_TS: u64 = 1 << 61;
 /// The most sessions of a database.
 pub(crate) const MOST_SESSIONS: usize = 1 << 16;
-/// A session that has seen the clock above this begins no transaction, and a log or a data
-/// component that has come this far is not opened.
+/// The last timestamp at which a session begins a transaction: with a higher clock seen, none
+/// begins, and a log or a data component with this timestamp or a higher one is not opened.
 ///
-/// Invariant: no timestamp above [`MAX_TS`] is drawn, so none is logged that is refused when it is
-/// read. A session draws only while the last value of the clock that it has seen is at or below
-/// `LAST_TS`. Once it has drawn this or more it has seen a higher one, and so has the next session
-/// in its place. So each place draws at most one timestamp from here on.
+/// Invariant: no timestamp above [`MAX_TS`] is drawn, so no logged timestamp is refused by a
+/// reader. A session draws only while the last clock value seen by the session is at or below
+/// `LAST_TS`. After a draw of `LAST_TS` or more the session has seen a higher value, and so has the
+/// next session in the same place. So each place draws at most a single timestamp from here on.
 pub(crate) const LAST_TS: u64 = MAX_TS - MOST_SESSIONS as u64;
 
-/// What a data component holds of a key.
+/// The state of a key in a data component.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
-    /// The timestamp of the newest operation applied to the key; 0 if it has seen none, or has
-    /// [forgotten](DataComponent::forget_below) it.
+    /// The timestamp of the newest operation applied to the key; 0 if the data component has seen
+    /// none, or has [forgotten](DataComponent::forget_below) the timestamp.
     pub ts: u64,
     /// The value; None if the key was deleted, or never written.
     pub value: Option<Vec<u8>>,
@@ -38,10 +38,10 @@ pub struct Operation<'a> {
     pub value: Option<&'a [u8]>,
 }
 
-/// A range of keys: its lower and its upper bound.
+/// A range of keys: the lower and the upper bound.
 pub type KeyRange<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
 
-/// In which order a scan goes through its range.
+/// The order of a scan through a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScanOrder {
     /// From the lowest key to the highest.
@@ -55,8 +55,8 @@ pub enum ScanOrder {
 pub struct ResumePoint {
     /// The log.
     pub uuid: [u8; 16],
-    /// The incarnation of the positions. All operations of earlier ones are held. 0, before the
-    /// first, in an [initial](Self::initial) one.
+    /// The incarnation of the positions. All operations of earlier incarnations are held. 0, before
+    /// the first, in an [initial](Self::initial) point.
     pub incarnation: u32,
     /// No transaction up to now has a higher timestamp. At most 2^61.
     pub highest_ts: u64,
@@ -64,7 +64,7 @@ pub struct ResumePoint {
     pub positions: Vec<u64>,
 }
 
-/// What a data component can take.
+/// The limits of a data component.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// The longest key in bytes. No method is called with a longer key, or with a longer bound of a
@@ -72,7 +72,7 @@ pub struct Limits {
     pub key_bytes: usize,
     /// The longest value in bytes.
     pub value_bytes: usize,
-    /// Whether what a [checkpoint](DataComponent::checkpoint) makes stable outlives the process.
+    /// Whether data made stable by a [checkpoint](DataComponent::checkpoint) outlive the process.
     /// Otherwise the log is kept whole, and the resume point has to be kept as long as the data.
     pub is_durable: bool,
 }
@@ -99,11 +99,11 @@ impl Limits {
     }
 }
 
-/// A store of keys and values that knows no transactions.
+/// A store of keys and values without transactions.
 ///
-/// It is fed operations of committed transactions that are durable in the log. So it may write them
-/// to its medium when it likes, or lose them: after a crash those behind its resume point are
-/// applied again. All methods may be called from several threads at a time.
+/// The store receives operations of committed transactions, durable in the log. So the store may
+/// write operations to its medium at any time, or lose them: after a crash the operations behind
+/// its resume point are applied again. All methods may be called from several threads at a time.
 pub trait DataComponent: Send + Sync {
     /// The newest operation on the key, as of a moment after the call began.
     ///
@@ -111,9 +111,9 @@ pub trait DataComponent: Send + Sync {
     /// The data could not be read.
     fn get(&self, key: &[u8]) -> Result<Found, Error>;
 
-    /// The newest operation on each key of a range that is not empty, in this order, deleted keys
-    /// that are not [forgotten](Self::forget_below) included: each as of a moment after the call
-    /// began. Ends early if `each` says so. `each` does not call the data component.
+    /// The newest operation on each key of a non-empty range, in `order`, including deleted keys
+    /// not [forgotten](Self::forget_below): each as of a moment after the call began. Ends early if
+    /// `each` says so. `each` does not call the data component.
     ///
     /// # Errors
     /// The data could not be read.
@@ -124,44 +124,44 @@ pub trait DataComponent: Send + Sync {
         each: &mut dyn FnMut(Operation<'_>) -> ControlFlow<()>,
     ) -> Result<(), Error>;
 
-    /// Applies operations. They come in any order and any number of times: of the operations on a
-    /// key the one with the highest timestamp counts. In a batch, keys ascend and none comes twice.
-    /// Calls on several threads at a time have no key in common.
+    /// Applies operations. Operations come in any order and any number of times: of the operations
+    /// on a key the operation with the highest timestamp counts. In a batch, keys ascend and none
+    /// comes twice. Calls on several threads at a time have no key in common.
     ///
     /// # Errors
     /// The data could not be written; the database stops then.
     fn apply(&self, batch: &[Operation<'_>]) -> Result<(), Error>;
 
-    /// Whether a batch may be cut between these two of its keys, which are neighbours there, and
-    /// both pieces be [applied](Self::apply) at the same time, faster than one after the other.
-    /// Where it may not, [one thread](crate::Options::proxy_threads) applies both. Default: it may
-    /// not, as where there is one writer at a time.
+    /// Whether a batch may be cut between two neighbouring keys of the batch, and both pieces be
+    /// [applied](Self::apply) at the same time, faster than in sequence. Otherwise, [one
+    /// thread](crate::Options::proxy_threads) applies both. Default: false, as with a single writer
+    /// at a time.
     fn may_cut(&self, _last: &[u8], _next: &[u8]) -> bool {
         false
     }
 
-    /// Makes all that was applied before the call stable, and the resume point with it, atomically.
-    /// Before the first operation is applied, a database that is opened over it makes an
-    /// [initial](ResumePoint::initial) one stable, which names its log: without that, it could be
-    /// opened later with another one. And each opening makes one stable that names its incarnation
-    /// of the log, before the first operation of that is applied. Operations may be
-    /// [applied](Self::apply) meanwhile.
+    /// Makes all operations applied before the call stable, together with the resume point,
+    /// atomically. Before the first operation is applied, a database opened over the data component
+    /// makes an [initial](ResumePoint::initial) point stable, to name the log: otherwise the data
+    /// component could be opened later with another log. And each opening makes a point with its
+    /// incarnation of the log stable, before the first operation of the incarnation is applied.
+    /// Operations may be [applied](Self::apply) meanwhile.
     ///
     /// # Errors
-    /// The data could not be made stable. Then the last resume point holds, or this one.
+    /// The data could not be made stable. Then the last resume point holds, or `point`.
     fn checkpoint(&self, point: &ResumePoint) -> Result<(), Error>;
 
-    /// The resume point of the last checkpoint; None before the first. One that holds keys and has
-    /// none is refused.
+    /// The resume point of the last checkpoint; None before the first. A data component with keys
+    /// and without a resume point is refused.
     ///
     /// # Errors
-    /// It could not be read.
+    /// The point could not be read.
     fn resume_point(&self) -> Result<Option<ResumePoint>, Error>;
 
-    /// A timestamp that is at or above those of all operations held, without those that are
-    /// [forgotten](Self::forget_below), and at or below the highest that was ever given; 0 where
-    /// there is none. Asked when a database is opened: a data component that holds an operation of
-    /// a later time than its log is refused. Default: a scan of everything, so one that is large
+    /// Returns a timestamp at or above the timestamps of all operations held, without
+    /// [forgotten](Self::forget_below) operations, and at or below the highest ever given; 0 where
+    /// there is none. Asked at the opening of a database: a data component with an operation of a
+    /// later time than its log is refused. Default: a scan of everything, so a large data component
     /// keeps the number beside its data, written with each batch.
     ///
     /// # Errors
@@ -176,20 +176,20 @@ pub trait DataComponent: Send + Sync {
         Ok(highest)
     }
 
-    /// No operation below `ts` will be applied any more, not even after a crash that the data
-    /// component outlives, and no transaction reads as of a lower timestamp. So timestamps below it
+    /// No operation below `ts` will be applied any more, not even after a crash survived by the
+    /// data component, and no transaction reads as of a lower timestamp. So timestamps below `ts`
     /// may be taken for 0, and deleted keys with such timestamps may be removed.
     ///
     /// # Errors
     /// The data could not be written.
     fn forget_below(&self, ts: u64) -> Result<(), Error>;
 
-    /// What it can take. As long as it holds a key, no less than before; asked when a database is
-    /// opened.
+    /// Returns the limits of the data component. With a key held, no lower than before; asked at
+    /// the opening of a database.
     fn limits(&self) -> Limits;
 }
 
-/// Whether the range holds no key for its bounds alone; such ranges make ordered maps panic.
+/// Whether the bounds alone exclude all keys; ordered maps panic on empty ranges.
 pub(crate) fn is_empty(range: KeyRange<'_>) -> bool {
     match range {
         (Bound::Included(from), Bound::Included(to)) => from > to,
@@ -201,7 +201,7 @@ pub(crate) fn is_empty(range: KeyRange<'_>) -> bool {
     }
 }
 
-/// The first `key_bytes` bytes of a bound that is longer.
+/// Returns the first `key_bytes` bytes of a longer bound.
 fn too_long(bound: Bound<&[u8]>, key_bytes: usize) -> Option<&[u8]> {
     match bound {
         Bound::Included(key) | Bound::Excluded(key) if key.len() > key_bytes => {
@@ -211,11 +211,13 @@ fn too_long(bound: Bound<&[u8]>, key_bytes: usize) -> Option<&[u8]> {
     }
 }
 
-/// A range that has the same keys of up to `key_bytes` bytes, with bounds that are no longer.
+/// Returns a range with the same keys of up to `key_bytes` bytes, and bounds no longer than
+/// `key_bytes`.
 ///
-/// A longer bound is a position between two of these keys: just behind its first `key_bytes` bytes.
-/// For a key of up to that many bytes is a prefix of them, and then below both; or it differs from
-/// the bound within them, and then it is on the same side of both.
+/// A longer bound is a position between two keys of up to `key_bytes` bytes: just behind its first
+/// `key_bytes` bytes. For a key of up to `key_bytes` bytes is a prefix of these bytes, and then
+/// below both; or the key differs from the bound within these bytes, and then the key is on the
+/// same side of both.
 pub(crate) fn cut_bounds<'r>((from, to): KeyRange<'r>, key_bytes: usize) -> KeyRange<'r> {
     (
         too_long(from, key_bytes).map_or(from, Bound::Excluded),
@@ -223,7 +225,7 @@ pub(crate) fn cut_bounds<'r>((from, to): KeyRange<'r>, key_bytes: usize) -> KeyR
     )
 }
 
-/// Whether the data component has anything of any key, deleted ones included.
+/// Whether the data component has anything of any key, including deleted keys.
 pub(crate) fn holds_a_key(data: &dyn DataComponent) -> Result<bool, Error> {
     let mut holds_one = false;
     data.scan((Bound::Unbounded, Bound::Unbounded), ScanOrder::Ascending, &mut |_| {
@@ -234,7 +236,7 @@ pub(crate) fn holds_a_key(data: &dyn DataComponent) -> Result<bool, Error> {
 }
 
 impl ResumePoint {
-    /// That of a data component that belongs to a log, and needs all of it.
+    /// The resume point of a data component bound to a log, in need of the whole log.
     pub fn initial(uuid: [u8; 16]) -> Self {
         Self { uuid, incarnation: 0, highest_ts: 0, positions: vec![0] }
     }

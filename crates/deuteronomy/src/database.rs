@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 /// A database: a transaction component over a data component.
 ///
-/// Dropping it without [`close`](Database::close) stops it as a crash would.
+/// Dropping a database without [`close`](Database::close) stops the database like a crash.
 pub struct Database {
     component: Arc<TransactionComponent>,
     /// The threads of the proxy and of checkpoints; none in a stepped log.
@@ -28,15 +28,15 @@ pub struct Database {
 }
 
 impl Database {
-    /// Opens a database: a new one, or the one that is there, recovered. Then every acknowledged
-    /// transaction is there, and none in part.
+    /// Opens a database: a new database, or the existing database, recovered. Then every
+    /// acknowledged transaction is there, and none in part.
     ///
     /// # Errors
     /// The options do not fit; the log and the data component do not belong together; the log is in
     /// use, damaged, or was not written by a transaction component; the data component failed.
     pub fn open(options: Options, data: Arc<dyn DataComponent>) -> Result<Self, Error> {
         options.check()?;
-        // The versions that are to take it come later.
+        // The versions for the rest come later.
         let redo_memory = options.memory_bytes / 2;
         let (log, first_ts, recovered) = restart(options.log.clone(), &*data, redo_memory)?;
         let component = Arc::new(TransactionComponent::new(log, first_ts, data, options));
@@ -47,7 +47,7 @@ impl Database {
         Ok(database)
     }
 
-    /// Starts the thread of the proxy, and that of the checkpoints.
+    /// Starts the thread of the proxy, and the thread of the checkpoints.
     fn start_threads(&self) -> Result<(), Error> {
         self.start("hyades-proxy", |component| {
             let mut ran = Ok(());
@@ -61,7 +61,7 @@ impl Database {
         })?;
         let has_redone = self.recovered.keys > 0;
         self.start("hyades-checkpoint", move |component| {
-            // What was redone is stable: earlier incarnations of the log are not needed.
+            // The redone operations are stable: earlier incarnations of the log are not needed.
             let mut ran = if has_redone { component.checkpoint().map(drop) } else { Ok(()) };
             while matches!(ran, Ok(()) | Err(Error::Stalled(_))) && component.checkpoints.wait() {
                 ran = component.checkpoint_if_due();
@@ -70,8 +70,8 @@ impl Database {
         })
     }
 
-    /// Starts a thread without which the log would grow without end: where it ends with an error,
-    /// or panics, the log is stopped. The first cause is kept.
+    /// Starts a thread necessary for bounding the log: where the thread ends with an error, or
+    /// panics, the log is stopped. The first cause is kept.
     fn start(
         &self,
         name: &str,
@@ -92,7 +92,7 @@ impl Database {
         Ok(())
     }
 
-    /// What the opening has found and done.
+    /// Returns the counts of the opening.
     pub fn recovered(&self) -> Recovered {
         self.recovered
     }
@@ -105,23 +105,24 @@ impl Database {
         Session::new(Arc::clone(&self.component))
     }
 
-    /// A queue for the transactions of this database that wait for acknowledgement.
+    /// Returns a queue for the database's transactions waiting for acknowledgement.
     pub fn commit_queue<T>(&self) -> CommitQueue<T> {
         CommitQueue::new(&self.component.log)
     }
 
-    /// Makes the data component stable, and truncates the log that is not needed any more. Runs by
-    /// itself as [`Options::redo_bytes`](crate::Options::redo_bytes) says. Returns how many bytes
-    /// of the log were truncated; 0 where the data component does not outlive the process.
+    /// Makes the data component stable, and truncates the part of the log no longer needed. Runs by
+    /// itself according to [`Options::redo_bytes`](crate::Options::redo_bytes). Returns the number
+    /// of truncated bytes of the log; 0 where the data component does not outlive the process.
     ///
     /// # Errors
-    /// The data component or the log failed, now or before. [`Error::Stalled`]: it cannot be begun.
+    /// The data component or the log failed, now or before. [`Error::Stalled`]: the checkpoint
+    /// cannot be begun.
     pub fn checkpoint(&self) -> Result<u64, Error> {
         self.component.checkpoint()
     }
 
-    /// Of a stepped log: hands to the data component what may be applied. Returns whether anything
-    /// was.
+    /// For a stepped log: hands all applicable records to the data component. Returns whether
+    /// anything was applied.
     ///
     /// # Errors
     /// The data component failed.
@@ -129,7 +130,7 @@ impl Database {
         self.component.run_proxy()
     }
 
-    /// The log, for its counters and its frontier, and to step it.
+    /// The log, for its counters and its frontier, and for stepping.
     pub fn log(&self) -> &Log {
         &self.component.log
     }
@@ -139,8 +140,8 @@ impl Database {
         self.component.versions.bytes()
     }
 
-    /// How many transactions were aborted while they ran, because the budget of memory was
-    /// exhausted: see [`Abort::Shed`](crate::Abort::Shed).
+    /// Returns the number of transactions aborted during their run, because the budget of memory
+    /// was exhausted: see [`Abort::Shed`](crate::Abort::Shed).
     pub fn shed(&self) -> u64 {
         self.component.room.shed()
     }
@@ -151,19 +152,19 @@ impl Database {
         self.component.proxy.pool().running()
     }
 
-    /// How long transactions have looked for versions to drop, since the memory for these was
-    /// nearly exhausted; the sum over all sessions.
+    /// Returns the time of transactions' searches for versions to drop, with the memory for
+    /// versions nearly exhausted; the sum over all sessions.
     pub fn collecting(&self) -> Duration {
         Duration::from_nanos(self.component.collecting_ns.load(Ordering::Relaxed))
     }
 
-    /// How far the data component is behind what is committed.
+    /// Returns the distance of the data component behind the committed transactions.
     pub fn lag(&self) -> Lag {
         self.component.proxy.lag()
     }
 
-    /// Ends the threads; false if one is at a call of the data component that does not return.
-    /// Nothing waits for that one any more: it ends when the call returns.
+    /// Ends the threads; false if a thread is at a hanging call of the data component. Nothing
+    /// waits for the hanging thread any more: the thread ends when the call returns.
     fn stop_threads(&self) -> bool {
         self.component.proxy.close();
         self.component.checkpoints.close();
@@ -180,10 +181,10 @@ impl Database {
     ///
     /// # Errors
     /// The log or the data component failed, now or before; [`Error::Stalled`], where the log is in
-    /// use until the call returns. Then what is not stable is applied from the log when the
-    /// database is opened again.
+    /// use until the call returns. Then operations not stable are applied from the log at the next
+    /// opening.
     pub fn close(self) -> Result<(), Error> {
-        // What is waited for from here on is flushed at once, whatever the flush interval is.
+        // Awaited records are flushed at once from here on, whatever the flush interval.
         self.component.log.stop_collecting();
         if !self.stop_threads() {
             let stalled = Error::Stalled(self.component.options.store_patience);
@@ -191,7 +192,7 @@ impl Database {
             return Err(stalled);
         }
         self.component.log.flush().map_err(hyades_wal::Error::from)?;
-        // A log that was stopped when all was durable can be flushed, and is not sound.
+        // A log stopped with everything durable can be flushed, and is not sound.
         if let Some(poisoned) = self.component.log.poisoned() {
             return Err(hyades_wal::Error::from(poisoned).into());
         }
@@ -204,7 +205,7 @@ impl Database {
 impl Drop for Database {
     fn drop(&mut self) {
         self.stop_threads();
-        // Last: they have helped with the checkpoint of a database that is closed.
+        // Last: the threads have helped with the checkpoint of a closing database.
         self.component.proxy.pool().close(Instant::now() + self.component.options.store_patience);
         self.component.log.stop("the database was dropped without being closed");
     }

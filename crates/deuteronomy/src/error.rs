@@ -4,21 +4,21 @@ use hyades_wal::MAX_PAYLOAD;
 use std::fmt;
 use std::time::Duration;
 
-/// Why a transaction was aborted. It has had no effect and may be run again, which
-/// [`Session::execute`](crate::Session::execute) and [`Session::submit`](crate::Session::submit)
-/// do.
+/// The cause of a transaction's abort. The transaction has had no effect and may be run again, as
+/// in [`Session::execute`](crate::Session::execute) and
+/// [`Session::submit`](crate::Session::submit).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Abort {
-    /// It would overwrite a version of a younger transaction.
+    /// The transaction would overwrite a version of a younger transaction.
     TooLate,
-    /// It would overwrite a version that a younger transaction has read.
+    /// The transaction would overwrite a version read by a younger transaction.
     ReadByYounger,
-    /// It would read a version of an older transaction that takes long to end.
+    /// The transaction would read a version of an older, long transaction.
     Unfinished,
-    /// The version that it should read is no longer kept anywhere.
+    /// The version to read is no longer kept anywhere.
     SnapshotTooOld,
-    /// The memory budget is exhausted. It was the youngest transaction that needed some, or has
+    /// The memory budget is exhausted. The transaction was the youngest in need of memory, or has
     /// waited for longer than [`room_patience`](crate::Options::room_patience).
     Shed,
 }
@@ -46,35 +46,36 @@ pub enum Error {
     Exists,
     /// The key to be updated does not exist.
     NotFound,
-    /// The log stopped before the transaction was acknowledged. It may or may not be there when the
-    /// database is opened again.
+    /// The log stopped before the transaction was acknowledged. The transaction may or may not be
+    /// there after the next opening.
     OutcomeUnknown,
-    /// A key is longer than the data component takes: its length and the limit, in bytes.
+    /// A key is too long for the data component: the length and the limit, in bytes.
     KeyTooLong(usize, usize),
-    /// A value is longer than the data component takes: its length and the limit, in bytes.
+    /// A value is too long for the data component: the length and the limit, in bytes.
     ValueTooLong(usize, usize),
-    /// A key and its value take more than a frame of the log holds: their length with what
-    /// describes them, and the limit, in bytes. The limit is at most 1 MiB, and also a quarter of
-    /// [`LogOptions::buffer_bytes`](crate::LogOptions::buffer_bytes) and of its `segment_bytes`.
+    /// A key and its value are too long for a frame of the log: the length, with headers, and the
+    /// limit, in bytes. The limit is at most 1 MiB, and also a quarter of
+    /// [`LogOptions::buffer_bytes`](crate::LogOptions::buffer_bytes) and of the log's
+    /// `segment_bytes`.
     WriteTooLarge(usize, usize),
-    /// The transaction writes more than the memory budget: its keys and values with what describes
-    /// them in memory, and the limit, in bytes.
+    /// The transaction writes more than the memory budget: the keys and values, with their data
+    /// structures, and the limit, in bytes.
     TransactionTooLarge(usize, usize),
     /// The database was opened without [`ranges`](crate::Options::ranges).
     NoRanges,
-    /// The timestamps are used up: the next would be above 2^61, which no record may state. Running
-    /// transactions does not lead there, a damaged timestamp does.
+    /// The timestamps are used up: the next would be above 2^61, not allowed in a record. Running
+    /// transactions does not lead there, but a damaged timestamp does.
     Timestamps,
     /// As many sessions exist as [`Options::sessions`](crate::Options::sessions) says.
     Sessions(usize),
-    /// The options, or the log and the data component that were opened together, do not fit.
+    /// The options, or the log and the data component opened together, do not fit.
     Invalid(String),
-    /// The data component has been at a call for this long, and what waits for it leaves no room,
-    /// or it was to be made stable: more than [`store_patience`](crate::Options::store_patience).
-    /// Nothing is lost: the log has what is committed. It may still go on; otherwise open the
-    /// database again.
+    /// The data component has been at a call for the given time, above
+    /// [`store_patience`](crate::Options::store_patience), and the waiting operations leave no
+    /// room, or the data component was to be made stable. Nothing is lost: the log has all commits.
+    /// The data component may still go on; otherwise open the database again.
     Stalled(Duration),
-    /// The data component failed; its message.
+    /// The data component failed, with a message.
     DataComponent(String),
     /// The log failed, or is damaged.
     Log(hyades_wal::Error),

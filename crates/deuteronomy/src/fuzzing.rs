@@ -1,12 +1,11 @@
-//! Entry points for tests that feed arbitrary bytes to the decoders. Not part of the public
-//! interface.
+//! Entry points for tests of the decoders with arbitrary bytes. Not part of the public interface.
 
 use crate::transaction_component::record::{self, PART_HEAD_BYTES, Parts};
 
-/// What the anchor of a record states of each stream.
+/// The position of each stream in the anchor of a record.
 const STATED: u64 = 9;
 
-/// Decodes bytes as a record, of one stream and of several, and as a part.
+/// Decodes bytes as a record, of a single stream and of several, and as a part.
 pub fn component_record(bytes: &[u8]) {
     for streams in [1, 3, hyades_wal::MAX_LANES] {
         let (anchor, mut vector) = (vec![STATED; streams], vec![0; streams]);
@@ -23,7 +22,7 @@ pub fn component_record(bytes: &[u8]) {
             (again.ts, again.parts, again.operations),
             (read.ts, read.parts, read.operations)
         );
-        // What the anchor states counts, whatever the record says.
+        // The anchor's positions count, whatever the record states.
         vector.iter_mut().for_each(|lsn| *lsn = STATED.max(*lsn));
         assert_eq!(same, vector);
     }

@@ -1,10 +1,10 @@
-//! Bytes that wait for the data component.
+//! Bytes waiting for the data component.
 
 use hyades_platform::sync::{AtomicUsize, Ordering, Padded};
 use std::sync::Arc;
 
-/// The bytes that wait for the data component and are not counted in the version table. Sessions
-/// add and the proxy subtracts; both read. Relaxed: a sum, which orders nothing.
+/// The bytes waiting for the data component and not counted in the version table. Sessions add and
+/// the proxy subtracts; both read. Relaxed: a sum without an ordering role.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct HeldBytes(Arc<Padded<AtomicUsize>>);
 

@@ -10,31 +10,31 @@ use std::sync::Arc;
 /// The protocol of the incarnations of a log of a transaction component (`docs/format.md`, 13).
 pub const PROTOCOL: &str = "deuteronomy";
 
-/// A committed transaction that wrote something, as a record states it.
+/// A committed transaction with writes, as stated by a record.
 #[derive(Debug)]
 pub struct LoggedTransaction<'r> {
-    /// Its timestamp.
+    /// The timestamp.
     pub ts: u64,
-    /// By stream of its incarnation, what it depends on: it is part of the recovered state if all
-    /// these positions are valid.
+    /// By stream of the incarnation, the transaction's dependencies: the transaction is part of the
+    /// recovered state if all these positions are valid.
     pub vector: &'r [Lsn],
-    /// What it wrote, by key.
+    /// The writes, by key.
     pub operations: Vec<Operation<'r>>,
-    /// The frames before its record that hold parts of this.
+    /// The number of frames before the record that hold parts of the transaction.
     pub parts: u64,
 }
 
-/// The parts of a transaction that were read.
+/// The parts of a transaction read so far.
 #[derive(Clone, Debug, Default)]
 struct PartsRead {
     first: Lsn,
     count: u64,
-    /// Their operations, in the order of the parts.
+    /// The operations, in the order of the parts.
     operations: Vec<u8>,
 }
 
-/// The timestamps of transactions that have left parts and no record: they were aborted, or had not
-/// ended. Found by a look at all frames, each stream in its order.
+/// The timestamps of transactions with parts and without a record: aborted, or not ended. Found by
+/// a look at all frames, each stream in its order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PartsWithoutRecord {
     timestamps: BTreeSet<u64>,
@@ -43,7 +43,7 @@ pub(crate) struct PartsWithoutRecord {
 }
 
 impl PartsWithoutRecord {
-    /// Takes the next frame of a stream. One that cannot be read is left to a [`RecordReader`].
+    /// Takes the next frame of a stream. An unreadable frame is left to a [`RecordReader`].
     pub fn note(&mut self, frame: &Frame<'_>) {
         match frame.kind {
             FrameKind::Part => {
@@ -70,28 +70,28 @@ impl PartsWithoutRecord {
     }
 }
 
-/// Reads the records of one stream of one incarnation, in order.
+/// Reads the records of a stream of an incarnation, in order.
 #[derive(Debug)]
 pub struct RecordReader {
     stream: u32,
     incarnation: u32,
-    /// What the last anchor has stated.
+    /// The vector of the last anchor.
     anchor: Vec<Lsn>,
     vector: Vec<Lsn>,
-    /// Where the first frame begins that was read.
+    /// The start of the first frame read.
     begin: Option<Lsn>,
-    /// By timestamp, the parts of transactions that have no record among the frames read so far. Of
-    /// those that were aborted they stay until the end, unless they are left out.
+    /// By timestamp, the parts of transactions without a record among the frames read so far. Parts
+    /// of aborted transactions stay until the end, unless left out.
     parts: BTreeMap<u64, PartsRead>,
     left_out: Arc<PartsWithoutRecord>,
-    /// Those of the transaction that was read last.
+    /// The parts of the transaction read last.
     own: PartsRead,
-    /// The highest timestamp of a record or a part that was read.
+    /// The highest timestamp of a record or a part read so far.
     highest_ts: u64,
 }
 
 impl RecordReader {
-    /// For the stream of this reader.
+    /// Makes a record reader for the stream of `reader`.
     pub fn new(reader: &StreamReader) -> Self {
         let vector = vec![0; reader.dimensions];
         Self {
@@ -107,12 +107,12 @@ impl RecordReader {
         }
     }
 
-    /// Does not keep the parts of these transactions, which have no record.
+    /// Leaves out the parts of the transactions in `without_record`.
     pub(crate) fn leave_out(&mut self, without_record: Arc<PartsWithoutRecord>) {
         self.left_out = without_record;
     }
 
-    /// Begins a chunk. To be called before its frames are read.
+    /// Begins a chunk. Call this before the chunk's frames are read.
     pub fn enter(&mut self, chunk: &Chunk) {
         self.anchor.clear();
         self.anchor.extend_from_slice(chunk.anchor());
@@ -125,13 +125,13 @@ impl RecordReader {
         ))
     }
 
-    /// Reads a frame; None if it is no transaction's record. None as well if parts of the
-    /// transaction come before the first frame that was read: a log is read, and truncated, from a
-    /// position on from which no transaction has parts that the data component does not hold.
+    /// Reads a frame; None if the frame is no transaction's record. None as well if parts of the
+    /// transaction come before the first frame read: a log is read, and truncated, from a position
+    /// where the data component holds every transaction with earlier parts.
     ///
     /// # Errors
-    /// [`Error::Invalid`]: its bytes are not those of a record, though its checksum is right, or a
-    /// part of the transaction is missing.
+    /// [`Error::Invalid`]: the bytes are not the bytes of a record, though the checksum is right,
+    /// or a part of the transaction is missing.
     pub fn read<'r>(
         &'r mut self,
         frame: &Frame<'r>,
@@ -139,7 +139,7 @@ impl RecordReader {
         let begin = *self.begin.get_or_insert(frame.start);
         match frame.kind {
             FrameKind::Anchor => {
-                // One for another number of streams states nothing here.
+                // An anchor for another number of streams states nothing here.
                 let _ = read_anchor(frame.payload, &mut self.anchor);
                 Ok(None)
             }
@@ -170,13 +170,13 @@ impl RecordReader {
         }
     }
 
-    /// The highest timestamp of a record or a part that was read; 0 if there was none.
+    /// The highest timestamp of a record or a part read so far; 0 if none.
     pub fn highest_ts(&self) -> u64 {
         self.highest_ts
     }
 
-    /// How many transactions have parts among the frames that were read, and no record; without
-    /// those that are left out.
+    /// Returns the number of transactions with parts among the frames read, and no record; without
+    /// transactions left out.
     pub fn unfinished(&self) -> usize {
         self.parts.len()
     }
@@ -198,10 +198,11 @@ impl RecordReader {
     }
 }
 
-/// Of each key the last operation, by key: a transaction that writes a key again logs it again.
+/// Returns the last operation of each key, by key: a transaction with a second write of a key logs
+/// the key again.
 fn last_of_each_key(mut operations: Vec<Operation<'_>>) -> Vec<Operation<'_>> {
     operations.reverse();
-    // Stable: the last one stays the first of its key.
+    // Stable: the last operation stays the first of its key.
     operations.sort_by_key(|operation| operation.key);
     operations.dedup_by(|later, first| later.key == first.key);
     operations

@@ -1,4 +1,4 @@
-//! Keys, as the component and the data component in memory hold them.
+//! Keys, as held by the transaction component and by the data component in memory.
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
@@ -6,14 +6,14 @@ use std::hash::{BuildHasher, RandomState};
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// The longest key without an allocation of its own. The whole is three words.
+/// The longest key without a separate allocation. The whole is three words.
 pub(crate) const MOST_INLINE: usize = 22;
 
-/// A key. Short ones lie in place: to compare one takes no further cache line, to copy it no
-/// allocation and no count that threads share. Of longer ones all copies share their bytes.
+/// A key. Short keys lie in place: a comparison takes no further cache line, a copy no allocation
+/// and no count shared by threads. All copies of a longer key share the bytes.
 ///
 /// Invariant: a key is `Short` exactly if it has at most [`MOST_INLINE`] bytes; the bytes behind
-/// its length are 0.
+/// the length are 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Key {
     Short { len: u8, bytes: [u8; MOST_INLINE] },
@@ -61,8 +61,8 @@ impl Borrow<[u8]> for Key {
 }
 
 impl Ord for Key {
-    /// That of the bytes. Of two short keys that agree up to the end of the shorter one, what is
-    /// behind it is compared with zeros, and then the lengths: the shorter one is never above.
+    /// The order of the bytes. Of two short keys equal up to the end of the shorter key, the bytes
+    /// behind are compared with zeros, and then the lengths: the shorter key is never above.
     #[inline]
     fn cmp(&self, other: &Self) -> Ordering {
         match (self, other) {
@@ -81,8 +81,8 @@ impl PartialOrd for Key {
     }
 }
 
-/// Hashes keys. By a secret of its own, or keys could be chosen that have one hash and so make one
-/// long bucket; where one thread does all work by none, so that simulations repeat.
+/// Hashes keys. By a secret, or keys with a common hash could be chosen, for a single long bucket;
+/// where a single thread does all work without a secret, so that simulations repeat.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KeyHasher {
     start: u64,
@@ -94,9 +94,9 @@ impl KeyHasher {
     /// The same in each process.
     pub const FIXED: Self = Self { start: 0xcbf2_9ce4_8422_2325, factor: 0x9e37_79b9_7f4a_7c15 };
 
-    /// One that differs from each other one.
+    /// Returns a hasher different from all other hashers.
     pub fn random() -> Self {
-        // The standard library has the secret from the system, and a hash that hides it.
+        // The standard library has the secret from the system, and a hash to hide the secret.
         let secret = RandomState::new();
         Self { start: secret.hash_one(1), factor: secret.hash_one(2) | 1 }
     }
@@ -145,7 +145,7 @@ mod tests {
         let mut rng = fastrand::Rng::with_seed(3);
         let mut keys: Vec<Vec<u8>> = Vec::new();
         for _ in 0..400 {
-            // Few values and zeros, so that many are prefixes of others.
+            // Few values and zeros, so that many keys are prefixes of other keys.
             let len = rng.usize(0..MOST_INLINE + 4);
             keys.push((0..len).map(|_| rng.u8(0..2) * 255).collect());
         }
@@ -176,7 +176,7 @@ mod tests {
         }
     }
 
-    /// The second word of each key undoes the first, for one that knows the secret.
+    /// The second word of each key undoes the first, given the secret.
     #[test]
     fn keys_that_collide_by_one_secret_do_not_by_another() {
         let of_equal_hash = |n: u64| {

@@ -1,19 +1,20 @@
 //! The proxy: hands the operations of committed, durable transactions to the data component.
 //!
-//! Each stream has a scan in the order of its positions. A scan passes a record only if all records
-//! before it have been handed over and are applied, so what is applied of a stream is a prefix of
-//! it. The end of that prefix is where redo would have to begin. Invariants:
-//! - Nothing is applied that a crash may still take back: each record is admitted by the frontier.
-//! - Nothing is applied that is younger than an active transaction, which may need the version
-//!   before it (D4), unless too much waits: then such a transaction is aborted if it does.
-//! - Of a transaction with parts the resume point is not behind its first one before it is applied:
-//!   redo finds all of them, or none.
+//! Each stream has a scan in the order of positions. A scan passes a record only if all earlier
+//! records have been handed over and are applied, so the applied records of a stream are a prefix
+//! of the stream. Redo would have to begin at the end of the prefix. Invariants:
+//! - No record is applied while a crash may still take it back: each record is admitted by the
+//!   frontier.
+//! - No record younger than an active transaction is applied, for the transaction may need the
+//!   version before (D4), unless too much waits: then a transaction in need is aborted.
+//! - The resume point is not behind the first part of an unapplied transaction: redo finds all
+//!   parts, or none.
 //! - Every record handed over is in the inbox, or waits, or is applied. A failure in between ends
-//!   the scans for good, and stops the log before another thread sees them: no resume point is
-//!   taken behind a record that was lost on its way.
-//! - Several threads may apply a batch (see [`pool`]). A record counts as applied when all of them
-//!   have applied what they have taken of it, and not before: so a resume point passes only what
-//!   all threads have applied.
+//!   the scans for good, and stops the log before another thread sees the scans: no resume point is
+//!   taken behind a record lost on its way.
+//! - Several threads may apply a batch (see [`pool`]). A record counts as applied when all threads
+//!   have applied their pieces, and not before: so a resume point passes only records applied by
+//!   all threads.
 
 mod applied;
 mod asking;
@@ -44,44 +45,44 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
 use waiting::Waiting;
 
-/// The most operations that a thread applies at once.
+/// The most operations applied by a thread at once.
 const BATCH: usize = 4096;
-/// How often the proxy looks whether what waits may be applied.
+/// The pause between two looks of the proxy for applicable records.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// The record of a committed transaction, as its session hands it over.
+/// The record of a committed transaction, as handed over by its session.
 pub(crate) struct Handed {
     pub ts: u64,
     pub stream: usize,
-    /// Where its frame begins and ends.
+    /// The start and the end of the record's frame.
     pub place: (Lsn, Lsn),
-    /// Where its first part begins; or its frame, if it has none.
+    /// The start of the first part; or of the frame, without parts.
     pub first: Lsn,
-    /// What the transaction depends on, without its own record.
+    /// The dependencies of the transaction, without its own record.
     pub needs: Needs,
     /// By key. A few lie in place.
     pub operations: SmallVec<[(Key, Version); 2]>,
     /// The bytes of the record.
     pub bytes: usize,
-    /// When it was handed over, or a little before. The proxy sets it.
+    /// The time of the handing over, or a little before. Set by the proxy.
     pub handed_ns: u64,
 }
 
 #[derive(Default)]
 struct Inbox {
     records: Vec<Handed>,
-    /// The bytes of these records, and when the first of them has come.
+    /// The bytes of the records, and the arrival time of the first record.
     bytes: usize,
     since_ns: u64,
-    /// What they take beside their versions, as far as it is not counted in [`Proxy::held`] yet.
+    /// The bytes of the records beside the versions, as far as not counted in [`Proxy::held`] yet.
     uncounted: usize,
-    /// How often sessions have asked the thread of the proxy to apply, and how many of these times
-    /// it had been asked when it began its last run that has ended.
+    /// The number of sessions' requests to the thread of the proxy to apply, and the number at the
+    /// beginning of the thread's last finished run.
     asked: u64,
     answered: u64,
-    /// One has asked for all that may be applied, whatever the horizon.
+    /// A session has asked for all applicable records, whatever the horizon.
     all_asked: bool,
-    /// The thread of the proxy sleeps until it is woken.
+    /// The thread of the proxy sleeps until woken.
     asleep: bool,
     /// No more will come, and the thread of the proxy is to end.
     closed: bool,
@@ -95,18 +96,18 @@ pub(crate) struct Proxy {
     progressed: Condvar,
     /// Held while operations are applied.
     scans: Mutex<Scans>,
-    /// What is known of the scans without their lock.
+    /// The state of the scans known without the lock.
     lag: LagClock,
-    /// What waits, and is not counted in the version table.
+    /// The waiting bytes not counted in the version table.
     held: HeldBytes,
-    /// As many bytes of the inbox may be missing there: each transaction reads the count, so it
-    /// changes rarely.
+    /// The most bytes of the inbox missing in `held`: each transaction reads the count, so the
+    /// count changes rarely.
     most_uncounted: usize,
-    /// The threads that apply.
+    /// The applying threads.
     pool: Arc<ProxyPool>,
 }
 
-/// Stops the log when its thread panics: what the panic has left undone is unknown.
+/// Stops the log at a panic of the thread: the work left undone by the panic is unknown.
 pub(crate) struct StopOnPanic<'l>(pub &'l Log);
 
 impl Drop for StopOnPanic<'_> {
@@ -139,13 +140,13 @@ impl Proxy {
         }
     }
 
-    /// The threads that apply.
+    /// The applying threads.
     pub fn pool(&self) -> &ProxyPool {
         &self.pool
     }
 
-    /// Takes over the record of a committed transaction. Its session has announced that it reserves
-    /// in the stream, and withdraws that afterwards.
+    /// Takes over the record of a committed transaction. The session has announced its reservation
+    /// in the stream, and withdraws the announcement afterwards.
     pub fn hand_over(&self, record: Handed) {
         let is_asleep = {
             let mut inbox = locked(&self.inbox);
@@ -160,8 +161,8 @@ impl Proxy {
             inbox.records.push(record);
             std::mem::take(&mut inbox.asleep)
         };
-        // While records wait, the proxy looks for others by itself: to wake it for each would cost
-        // more than all else that a transaction does.
+        // While records wait, the proxy looks for further records by itself: a wake-up for each
+        // would cost more than all other work of a transaction.
         if is_asleep {
             self.arrived.notify_one();
         }
@@ -174,11 +175,11 @@ impl Proxy {
         self.progressed.notify_all();
     }
 
-    /// The scans, unless an act on them has failed or panicked.
+    /// The scans, unless an act on the scans has failed or panicked.
     ///
     /// # Errors
-    /// An earlier failure; [`Error::Stalled`]: the thread that holds them has been at a batch of
-    /// the data component for longer than `patience`.
+    /// An earlier failure; [`Error::Stalled`]: the holding thread has been at a batch of the data
+    /// component for longer than `patience`.
     fn scans(&self, log: &Log, patience: Duration) -> Result<MutexGuard<'_, Scans>, Error> {
         loop {
             match self.scans.try_lock() {
@@ -194,8 +195,8 @@ impl Proxy {
         }
     }
 
-    /// Acts on the scans under their lock. An error or a panic ends them, and stops the log while
-    /// they are still held.
+    /// Acts on the scans under their lock. An error or a panic ends the scans, and stops the log
+    /// while the scans are still held.
     fn with_scans<R>(
         &self,
         log: &Log,
@@ -213,13 +214,13 @@ impl Proxy {
         result
     }
 
-    /// Waits until there may be something to apply, or the proxy is asked to; false if it is
-    /// closed, or has failed. A proxy for which nothing waits sleeps until then.
+    /// Waits until there may be something to apply, or the proxy is asked to apply; false if the
+    /// proxy is closed, or has failed. A proxy without waiting records sleeps until then.
     pub fn wait(&self, log: &Log) -> bool {
         let Ok(scans) = self.scans(log, Duration::MAX) else { return false };
         let is_empty = scans.waiting.iter().all(Waiting::is_empty);
-        // Before the scans are left. A record gets there by the inbox only, so one that gets there
-        // from now on wakes the proxy.
+        // Before the scans are left. A record gets into the scans by the inbox only, so a record
+        // arriving from now on wakes the proxy.
         let mut inbox = locked(&self.inbox);
         drop(scans);
         // After a wake the scans have to be looked at again: another thread may have taken the
@@ -237,8 +238,8 @@ impl Proxy {
         !inbox.closed
     }
 
-    /// Applies what may be applied; returns whether anything was. If the data component fails, the
-    /// log is stopped: it would grow without end.
+    /// Applies all applicable records; returns whether anything was applied. If the data component
+    /// fails, the log is stopped: the log would grow without end.
     pub fn run(
         &self,
         log: &Log,
@@ -262,7 +263,7 @@ impl Proxy {
                 let ready_held = ready.iter().map(Handed::held_bytes).sum();
                 let operations = ready.iter_mut().flat_map(|r| std::mem::take(&mut r.operations));
                 let at_batch = self.lag.begin_batch();
-                // All threads have ended when this returns.
+                // All threads have ended when `apply` returns.
                 self.pool.apply(data, operations)?;
                 drop(at_batch);
                 scans.note_applied(&ready);
@@ -273,7 +274,7 @@ impl Proxy {
         })
     }
 
-    /// Takes the records handed over, and finds up to where these are complete.
+    /// Takes the records handed over, and finds the end of the complete prefix.
     fn receive(&self, scans: &mut Scans, log: &Log, timestamps: &Timestamps) {
         // The durable positions, then the announcements, then the inbox: a record below both of the
         // first two is in the third.
@@ -314,14 +315,14 @@ impl Proxy {
         self.lag.note(scans.bytes, scans.oldest_ns());
     }
 
-    /// The lag. No lock is taken that a data component may hold up.
+    /// The lag. Takes no lock that a data component may hold up.
     pub fn lag(&self) -> Lag {
         self.lag.look(&locked(&self.inbox))
     }
 
-    /// X7: the point from which redo has to begin, with a timestamp below which the data component
-    /// sees no operation any more once a checkpoint is taken there. What is applied meanwhile is
-    /// behind the point, and was counted, or is of a transaction that was active.
+    /// X7: returns the point for the beginning of redo, with a timestamp below which the data
+    /// component sees no operation any more once a checkpoint is taken there. Operations applied
+    /// meanwhile are behind the point, and were counted, or are of a then active transaction.
     ///
     /// # Errors
     /// An earlier failure; the log is stopped. [`Error::Stalled`].
@@ -332,7 +333,7 @@ impl Proxy {
         patience: Duration,
     ) -> Result<(ResumePoint, u64), Error> {
         self.with_scans(log, patience, |scans| {
-            // First: a transaction that ends before this has handed its record over before
+            // First: a transaction ended before this look has handed its record over before
             // `receive`.
             let oldest_active = timestamps.oldest_active();
             self.receive(scans, log, timestamps);
@@ -344,7 +345,8 @@ impl Proxy {
             };
             let waiting = scans.waiting.iter().flat_map(Waiting::iter);
             scans.applied.iter_mut().zip(&point.positions).for_each(|(a, at)| a.forget_up_to(*at));
-            // What redo would apply: what waits, and what is applied behind the resume point.
+            // The records redo would apply: waiting records, and records applied behind the resume
+            // point.
             let applied = scans.applied.iter().filter_map(AppliedBehind::lowest);
             let lowest = waiting.map(|record| record.ts).chain(applied).min().unwrap_or(u64::MAX);
             let lowest = match broken!(ForgetAboveResumePoint) {

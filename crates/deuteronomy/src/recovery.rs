@@ -1,19 +1,21 @@
-//! Restart: what the data component lacks is applied again from the log (`docs/format.md`, 13).
+//! Restart: operations missing in the data component are applied again from the log
+//! (`docs/format.md`, 13).
 //!
-//! Q1 the data component's resume point. Q2 all streams are read, which gives their ends and the
-//! verdict; then again, for what is live by those ends. Q3 the log begins a new incarnation, which
-//! makes the recovered tail durable. Q4 redo. Q3 before Q4: the data component may write what it is
-//! given, and fed from a tail that only the page cache holds it could keep a part of a transaction
-//! that the next crash takes back. Only records that are proven to be durable, with all that they
-//! depend on, may be applied before Q3, so that redo fits into memory. Q5 the data component makes
-//! what was redone stable, with a resume point that names the new incarnation; before that nothing
-//! of that incarnation reaches it. A crash anywhere leaves a state from which this begins again.
+//! Q1 the data component's resume point. Q2 all streams are read, for the ends and the verdict;
+//! then again, for the live records by the ends found. Q3 the log begins a new incarnation, and so
+//! makes the recovered tail durable. Q4 redo. Q3 before Q4: the data component may write all
+//! operations given, and fed from a tail held only by the page cache the data component could keep
+//! a part of a transaction taken back by the next crash. Only records proven to be durable, with
+//! all dependencies, may be applied before Q3, so that redo fits into memory. Q5 the data component
+//! makes the redone operations stable, with a resume point of the new incarnation; before Q5
+//! nothing of the new incarnation reaches the data component. A crash anywhere leaves a state from
+//! which the restart begins again.
 //!
-//! Invariant: a data component that holds a key has a resume point, and so names its log. At its
-//! first opening it gets an initial one after Q3, when the log is there and durable, and before the
-//! first operation: a crash in between leaves a log, and a data component that holds nothing and
-//! belongs to none, which the next opening binds. In the other order it could belong to a log that
-//! was never made.
+//! Invariant: a data component with a key has a resume point, and so names its log. At its first
+//! opening the data component gets an initial point after Q3, when the log is there and durable,
+//! and before the first operation: a crash in between leaves a log, and an empty data component
+//! without a log, bound by the next opening. In the other order the data component could belong to
+//! a log never made.
 
 use crate::binding::{check, check_is_named, check_is_not_ahead};
 use crate::data_component::{DataComponent, LAST_TS, Limits, Operation, ResumePoint};
@@ -29,19 +31,19 @@ use std::sync::Arc;
 
 /// The most operations applied at once.
 const BATCH: usize = 4096;
-/// The bytes that an operation to be applied again takes beside its key and value, about.
+/// The approximate bytes of an operation to be applied again, without key and value.
 const ENTRY_BYTES: usize = 100;
 
-/// What a restart has found and done.
+/// The counts of a restart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Recovered {
-    /// Transactions of which operations were applied again.
+    /// Transactions with operations applied again.
     pub transactions: u64,
-    /// Transactions that are not part of the recovered state, since they depend on what is lost.
+    /// Transactions outside the recovered state, since they depend on lost records.
     pub dead: u64,
-    /// The keys whose newest operation was applied again. Where these do not fit into memory at
-    /// once, a key may count more than once.
+    /// The keys with a newest operation applied again. Where the operations do not fit into memory
+    /// at once, a key may count more than once.
     pub keys: u64,
 }
 
@@ -55,22 +57,23 @@ struct Newest {
 /// The redo of a data component.
 struct Redo<'d> {
     data: &'d dyn DataComponent,
-    /// Those of the data component: the log may be that of another one, which took more.
+    /// The data component's limits: the log may be the log of another data component, with higher
+    /// limits.
     limits: Limits,
-    /// With more bytes than this, what may be applied before Q3 is; None if the data component may
-    /// not belong to the log yet, so that it is given nothing before it does.
+    /// The bytes above which the proven operations are applied before Q3; None if the data
+    /// component may not belong to the log yet, and so is given nothing before it is bound.
     early_above: Option<usize>,
-    /// Of records that no crash takes back, with all that they depend on.
+    /// Operations of records safe from any crash, with all dependencies.
     proven: Newest,
-    /// Of other live records: at most what the buffers of the log hold.
+    /// Operations of other live records: at most the content of the log's buffers.
     unproven: Newest,
     highest_ts: u64,
     counts: Recovered,
 }
 
 /// Recovers the data component from the log, and begins a new incarnation. Returns the log and the
-/// first timestamp. What is to be applied again takes about `memory_bytes` at a time, once the data
-/// component has had a checkpoint; before that, all of it at once.
+/// first timestamp. Operations to be applied again take about `memory_bytes` at a time, once the
+/// data component has had a checkpoint; before a checkpoint, all are applied at once.
 pub(crate) fn restart(
     options: LogOptions,
     data: &dyn DataComponent,
@@ -86,7 +89,7 @@ pub(crate) fn restart(
     let mut redo = Redo {
         data,
         limits: data.limits(),
-        // An initial one of several data components may be that of some of them only.
+        // An initial point of several data components may be the point of some components only.
         early_above: point.as_ref().filter(|point| !point.is_initial()).map(|_| memory_bytes),
         proven: Newest::default(),
         unproven: Newest::default(),
@@ -126,7 +129,7 @@ pub(crate) fn restart(
     Ok((log, redo.highest_ts + 1, redo.counts))
 }
 
-/// The resume point of an incarnation in which nothing has run: all earlier ones are held.
+/// The resume point of a fresh incarnation: all earlier incarnations are held.
 fn first_point(log: &Log, highest_ts: u64) -> ResumePoint {
     let mut positions = vec![0; log.streams()];
     log.frontier().load_into(&mut positions);
@@ -134,8 +137,8 @@ fn first_point(log: &Log, highest_ts: u64) -> ResumePoint {
     ResumePoint { uuid, incarnation, highest_ts, positions }
 }
 
-/// Q2: reads each stream to the end of its valid prefix. Returns also which transactions have left
-/// parts and no record.
+/// Q2: reads each stream to the end of its valid prefix. Returns also the transactions with parts
+/// and without a record.
 fn read_to_the_ends(recovering: &Recovering) -> Result<(Verdict, PartsWithoutRecord), Error> {
     let (mut ends, mut without_record) = (Vec::new(), PartsWithoutRecord::default());
     for mut reader in recovering.readers() {
@@ -148,7 +151,7 @@ fn read_to_the_ends(recovering: &Recovering) -> Result<(Verdict, PartsWithoutRec
 }
 
 impl Newest {
-    /// Takes an operation, unless there is a newer one on its key.
+    /// Takes an operation, unless there is a newer operation on its key.
     fn take(&mut self, operation: Operation<'_>) {
         let Operation { key, ts, value } = operation;
         let len = |value: Option<&[u8]>| value.map_or(0, <[u8]>::len);
@@ -167,7 +170,7 @@ impl Newest {
         self.bytes += len(value);
     }
 
-    /// Q4: applies what was taken, and is empty then. Returns how many operations these were.
+    /// Q4: applies the taken operations, and is empty then. Returns the number of operations.
     fn apply(&mut self, data: &dyn DataComponent) -> Result<u64, Error> {
         let newest = std::mem::take(self).by_key;
         let batch: Vec<_> = newest
@@ -211,14 +214,14 @@ impl Redo<'_> {
                     }
                 }
             }
-            // Of dead and unfinished transactions, too: their timestamps stay in the log.
+            // Of dead and unfinished transactions, too: the timestamps stay in the log.
             self.highest_ts = self.highest_ts.max(records.highest_ts());
         }
         Ok(())
     }
 
-    /// Takes the operations of a record, if it is part of the recovered state. `proven` are the
-    /// positions up to which the streams are proven to be durable, if the record is below.
+    /// Takes the operations of a record, if the record is part of the recovered state. `proven` are
+    /// the proven durable positions of the streams, if the record is below.
     fn take(
         &mut self,
         transaction: LoggedTransaction<'_>,
@@ -231,7 +234,7 @@ impl Redo<'_> {
             self.counts.dead += 1;
             return Ok(());
         }
-        // One that has only read may have a record, too.
+        // A read-only transaction may have a record, too.
         self.counts.transactions += u64::from(!operations.is_empty());
         operations.iter().try_for_each(|operation| self.check(operation))?;
         let newest = match proven.is_some_and(is_within) {

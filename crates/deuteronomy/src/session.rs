@@ -1,4 +1,4 @@
-//! Sessions, which run transactions one after the other.
+//! Sessions, for running transactions in sequence.
 
 use crate::config::UpdateLogging;
 use crate::error::{Abort, Error};
@@ -10,30 +10,30 @@ use hyades_wal::{Log, Needs, Writer};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A session looks for a less loaded stream after this many bytes, or a quarter of a buffer. The
+/// The bytes after which a session looks for a less loaded stream, or a quarter of a buffer. The
 /// fewer streams are written at a time, the fewer batches have to be written and synced.
 const STREAK_BYTES: usize = 256 << 10;
 
-/// After this many attempts a transaction claims the keys that others have kept it from writing:
-/// one that takes no time comes through without that, and holds none up.
+/// The number of attempts after which a transaction claims the keys that other transactions have
+/// kept it from writing: a short transaction succeeds without claims, and holds none up.
 const ATTEMPTS_UNTIL_CLAIM: u64 = 2;
 
-/// A thread's access to a database: it runs one transaction at a time.
+/// A thread's access to a database: a session runs a single transaction at a time.
 pub struct Session {
     component: Arc<TransactionComponent>,
-    /// For its tickets.
+    /// For the session's tickets.
     log: Arc<Log>,
     writer: Writer,
-    /// The stream of its records, and the bytes that it has written there, without the last record.
+    /// The stream of the session's records, and the bytes written there, without the last record.
     stream: usize,
     streak_bytes: usize,
     work: Work,
-    /// Behind the writer, and so dropped after it: there may be as few writers as places, and one
-    /// that gets a place gets a writer.
+    /// Behind the writer, and so dropped after the writer: there may be as few writers as places,
+    /// and a session with a place gets a writer.
     _place: SessionPlace,
 }
 
-/// A session's place among the announcements, until this is dropped.
+/// A session's place among the announcements, until the value is dropped.
 struct SessionPlace {
     component: Arc<TransactionComponent>,
     at: usize,
@@ -48,7 +48,7 @@ impl Drop for SessionPlace {
 impl Session {
     pub(crate) fn new(component: Arc<TransactionComponent>) -> Result<Self, Error> {
         let sessions = component.options.sessions;
-        // First: there may be as few writers as sessions, and the error of these says more.
+        // First: there may be as few writers as sessions, and the error about sessions says more.
         let at = component.timestamps.enter().ok_or(Error::Sessions(sessions))?;
         let place = SessionPlace { component: Arc::clone(&component), at };
         let writer = component.log.writer()?;
@@ -57,22 +57,21 @@ impl Session {
         Ok(Self { component, log, writer, stream, streak_bytes: 0, work, _place: place })
     }
 
-    /// The ticket of a transaction that waits for this.
+    /// Returns the ticket of a transaction with `needs`.
     fn ticket(&self, needs: Needs) -> Ticket {
         Ticket::new(&self.log, needs)
     }
 
-    /// Runs a transaction until it commits, and waits until it is acknowledged.
+    /// Runs a transaction until the commit, and waits for the acknowledgement.
     ///
-    /// The closure is run again after each [`Abort`], so it should have no other effects. From the
-    /// third time on it has claimed the keys that younger transactions have kept it from writing:
-    /// these wait for it, so one that takes long comes through beside others that read its keys all
-    /// the time. If it
-    /// returns an error of its own, the transaction is aborted, and the error returned once
-    /// everything that the closure has read is durable.
+    /// The closure is run again after each [`Abort`], so should have no other effects. From the
+    /// third run on the transaction has claimed the keys that younger transactions have kept it
+    /// from writing: younger transactions wait for the claim, so a long transaction succeeds beside
+    /// constant readers of its keys. If the closure returns an error of its own, the transaction is
+    /// aborted, and the error returned once everything read by the closure is durable.
     ///
     /// # Errors
-    /// What the closure returned; [`Error::Aborted`] after [`attempts`](crate::Options::attempts)
+    /// The closure's error; [`Error::Aborted`] after [`attempts`](crate::Options::attempts)
     /// attempts; [`Error::OutcomeUnknown`] if the log failed.
     pub fn execute<R, E: From<Error>>(
         &mut self,
@@ -83,8 +82,8 @@ impl Session {
         Ok(result)
     }
 
-    /// As [`execute`](Self::execute), without the wait: others see the transaction from now on, and
-    /// the ticket says when it is acknowledged.
+    /// As [`execute`](Self::execute), without the wait: other transactions see the transaction from
+    /// now on, and the ticket says when the transaction is acknowledged.
     ///
     /// # Errors
     /// As [`execute`](Self::execute).
@@ -106,7 +105,7 @@ impl Session {
         unreachable!("attempts are counted in 64 bits")
     }
 
-    /// Runs a transaction once. The inner result is its outcome, or why it was aborted.
+    /// Runs a transaction once. The inner result is the outcome, or the cause of the abort.
     fn attempt<R, E: From<Error>>(
         &mut self,
         body: &mut impl FnMut(&mut Transaction<'_>) -> Result<R, E>,
@@ -135,7 +134,7 @@ impl Session {
         }
     }
 
-    /// Lets others pass, the longer the more attempts were in vain.
+    /// Lets other transactions pass, the longer the more attempts were in vain.
     pub(crate) fn back_off(&self, attempts: u64) {
         if self.component.options.log.stepped {
         } else if attempts < 4 {
@@ -145,15 +144,15 @@ impl Session {
         }
     }
 
-    /// Begins a transaction that is run once: a caller that wants to run it again after an
-    /// [`Abort`] does so itself. Dropped, it is aborted.
+    /// Begins a transaction for a single run: the caller runs the transaction again after an
+    /// [`Abort`] if wanted. A dropped transaction is aborted.
     ///
-    /// Where the budget of memory is exhausted by what is not committed, it answers
-    /// [`Abort::Shed`] at once, and does not try again as [`execute`](Self::execute) and
-    /// [`snapshot`](Self::snapshot) do. These keep their thread until there is room; this is for
-    /// threads that run several transactions in turn, as asynchronous tasks do, and the one that
-    /// is to leave room may be of the same thread: it would wait for itself. So let the others go
-    /// on before you try again.
+    /// Where the budget of memory is exhausted by uncommitted writes, `begin` answers
+    /// [`Abort::Shed`] at once, without the retries of [`execute`](Self::execute) and
+    /// [`snapshot`](Self::snapshot). Those two keep their thread until there is room; `begin` is
+    /// for threads with several transactions in turn, as in asynchronous tasks, and the transaction
+    /// due to leave room may be of the same thread: the thread would wait for itself. So let the
+    /// other transactions go on before you try again.
     ///
     /// # Errors
     /// [`Abort::Shed`]; [`Error::Timestamps`]; the log has stopped.
@@ -162,7 +161,7 @@ impl Session {
         Ok(Transaction::new(self))
     }
 
-    /// What an operation works with.
+    /// The parts for an operation.
     pub(crate) fn parts(&mut self) -> (&Arc<TransactionComponent>, &mut Work) {
         (&self.component, &mut self.work)
     }
@@ -172,12 +171,12 @@ impl Session {
         self.component.versions.hasher.hash(key)
     }
 
-    /// The timestamp of what runs.
+    /// The timestamp of the running transaction.
     pub(crate) fn timestamp(&self) -> u64 {
         self.work.ts()
     }
 
-    /// Why what runs has to abort, if it has.
+    /// The cause of an abort of the running transaction, if due.
     pub(crate) fn failed(&self) -> Option<Abort> {
         self.work.failed()
     }
@@ -188,7 +187,7 @@ impl Session {
         self.log_at_once(key)
     }
 
-    /// W6, where writes are logged at once: logs that of a key.
+    /// W6, where writes are logged at once: logs the write of a key.
     fn log_at_once(&mut self, key: &[u8]) -> Result<(), Error> {
         if self.component.options.update_logging == UpdateLogging::AtCommit {
             return Ok(());
@@ -228,7 +227,7 @@ impl Session {
         }
     }
 
-    /// C0: waits for room in the stream, or goes to one that has room.
+    /// C0: waits for room in the stream, or goes to a stream with room.
     fn make_room(&mut self) {
         self.streak_bytes += self.work.last_logged();
         if self.streak_bytes >= STREAK_BYTES.min(self.log.buffer_bytes() / 4) {

@@ -1,4 +1,4 @@
-//! Sessions: which stream one writes to.
+//! Sessions: the choice of the stream.
 
 use super::*;
 use crate::{Database, LogOptions, MemoryData, Options};

@@ -1,4 +1,4 @@
-//! Snapshots: transactions that only read, and conflict with none.
+//! Snapshots: read-only transactions without conflicts.
 
 use crate::data_component::ScanOrder;
 use crate::error::{Abort, Error};
@@ -11,16 +11,15 @@ use crate::transaction_component::work::Work;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
-/// A transaction that only reads, as of a moment at which no transaction was active that had begun
-/// before it.
+/// A read-only transaction, as of a moment without an active transaction begun before the moment.
 ///
-/// It waits for no writer, and no writer waits for it or aborts because of it. Snapshots are
-/// serializable together with all transactions; but what was acknowledged while an older
-/// transaction was active may be missing, except for what its own session has written. As for
-/// transactions, what it has read may be told to others once its ticket is acknowledged.
+/// A snapshot waits for no writer, and no writer waits for a snapshot or aborts because of one.
+/// Snapshots are serializable together with all transactions; but writes acknowledged while an
+/// older transaction was active may be missing, except for writes of the own session. As for
+/// transactions, the values read may be passed on once the snapshot's ticket is acknowledged.
 ///
-/// What it reads is kept for it as for a transaction that stays open: until the budget of memory
-/// is exhausted, or more than [`lag_bytes`](crate::Options::lag_bytes) waits. Then an operation
+/// Versions are kept for a snapshot as for a long-open transaction: until the budget of memory is
+/// exhausted, or more than [`lag_bytes`](crate::Options::lag_bytes) waits. Then an operation
 /// returns [`Abort::SnapshotTooOld`](crate::Abort::SnapshotTooOld).
 ///
 /// ```
@@ -43,14 +42,14 @@ pub struct Snapshot<'s> {
 }
 
 impl Session {
-    /// Begins a snapshot. Dropped, it ends. Where memory is exhausted it is tried as often as a
-    /// transaction of [`execute`](Session::execute) is, and keeps the thread meanwhile: of other
-    /// transactions of this thread, commit or drop what has written before.
+    /// Begins a snapshot. A dropped snapshot ends. Where memory is exhausted the beginning is tried
+    /// as often as a transaction of [`execute`](Session::execute), and keeps the thread meanwhile:
+    /// commit or drop other writing transactions of the thread before.
     ///
     /// # Errors
-    /// [`Abort::Unfinished`](crate::Abort::Unfinished): an older transaction than the last one of
-    /// this session has been active for longer than the options allow;
-    /// [`Abort::Shed`](crate::Abort::Shed), in each attempt; the log has stopped.
+    /// [`Abort::Unfinished`](crate::Abort::Unfinished): an older transaction than the session's
+    /// last has been active for longer than the options allow; [`Abort::Shed`](crate::Abort::Shed),
+    /// in each attempt; the log has stopped.
     pub fn snapshot(&mut self) -> Result<Snapshot<'_>, Error> {
         for attempt in 1.. {
             let (component, work) = self.parts();
@@ -71,8 +70,7 @@ impl Snapshot<'_> {
         self.session.parts()
     }
 
-    /// The value of a key; None if there is none, as where it is longer than the data component
-    /// takes.
+    /// The value of a key; None if there is none, as for a key above the data component's limit.
     ///
     /// # Errors
     /// [`Error::Aborted`]; [`Error::DataComponent`].
@@ -81,7 +79,7 @@ impl Snapshot<'_> {
         component.get(work, key)
     }
 
-    /// The first `limit` keys between two bounds that have values, in this order, with these.
+    /// Returns the first `limit` keys with values between two bounds, in `order`, with the values.
     ///
     /// # Errors
     /// [`Error::Aborted`]; [`Error::DataComponent`]; [`Error::NoRanges`].
@@ -96,8 +94,8 @@ impl Snapshot<'_> {
         component.scan_rows(work, (from, to), order, limit)
     }
 
-    /// Hands the keys between two bounds that have values, with these, to a closure, until it
-    /// breaks off. The range may be larger than memory.
+    /// Hands the keys with values between two bounds, with the values, to a closure, until the
+    /// closure breaks off. The range may be larger than memory.
     ///
     /// # Errors
     /// As [`scan`](Self::scan).
@@ -112,12 +110,13 @@ impl Snapshot<'_> {
         component.scan(work, (from, to), order, usize::MAX, &mut each)
     }
 
-    /// The highest timestamp of a transaction that it may see: it is serialized just behind it.
+    /// The highest timestamp of a transaction visible to the snapshot: the snapshot is serialized
+    /// just behind the timestamp.
     pub fn timestamp(&self) -> u64 {
         self.session.timestamp()
     }
 
-    /// Ends. What it has read may be told to others once the ticket is acknowledged.
+    /// Ends the snapshot. The values read may be passed on once the ticket is acknowledged.
     pub fn end(self) -> Ticket {
         self.session.abort()
     }

@@ -3,10 +3,10 @@
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Waits for a thread until then; whether it has ended. A panic of it was reported when it
-/// happened, and has stopped the log.
+/// Waits for a thread up to `until`; returns whether the thread has ended. A panic of the thread
+/// was reported when it happened, and has stopped the log.
 pub(crate) fn ends_until(thread: JoinHandle<()>, until: Instant) -> bool {
-    // Mostly it ends at once. A longer look takes no processor.
+    // Mostly the thread ends at once. A longer look takes no processor.
     for looks in 0.. {
         if thread.is_finished() {
             let _ = thread.join();

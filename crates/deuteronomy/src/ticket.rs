@@ -1,4 +1,4 @@
-//! Waiting for durability: a [`Ticket`] for one transaction, a [`CommitQueue`] for many.
+//! Waiting for durability: a [`Ticket`] for a single transaction, a [`CommitQueue`] for many.
 
 use crate::error::Error;
 use hyades_wal::{Awaited, Log, Needs, Poisoned};
@@ -7,21 +7,21 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-/// A committed transaction, which others see already: it is *acknowledged* once its own record, and
-/// everything it depends on, is on disk.
+/// A committed transaction, already visible to other transactions: *acknowledged* once its own
+/// record, and all dependencies, are on disk.
 ///
-/// Block with [`Ticket::wait`], await it, or poll [`Ticket::is_acknowledged`]. Dropping a ticket
-/// does not cancel the transaction.
+/// Block with [`Ticket::wait`], await the ticket, or poll [`Ticket::is_acknowledged`]. Dropping a
+/// ticket does not cancel the transaction.
 #[must_use = "until its ticket is acknowledged a transaction may be lost in a crash"]
 #[derive(Debug)]
 pub struct Ticket {
-    /// None if there is nothing to wait for. By a reference of the session's own: that of the log
-    /// is counted where all threads read it.
+    /// None if there is nothing to wait for. By a separate reference of the session: the log's own
+    /// count lies where all threads read the log.
     log: Option<Arc<Log>>,
     awaited: Awaited,
 }
 
-/// What callers are told where the log has stopped.
+/// The error for callers where the log has stopped.
 fn unknown(_: Poisoned) -> Error {
     Error::OutcomeUnknown
 }
@@ -35,7 +35,7 @@ impl Ticket {
     /// Whether the transaction is acknowledged. Does not block.
     ///
     /// # Errors
-    /// [`Error::OutcomeUnknown`] if the log failed before it was.
+    /// [`Error::OutcomeUnknown`] if the log failed before the acknowledgement.
     pub fn is_acknowledged(&self) -> Result<bool, Error> {
         self.log.as_ref().map_or(Ok(true), |log| self.awaited.is_reached(log)).map_err(unknown)
     }
@@ -43,7 +43,7 @@ impl Ticket {
     /// Blocks until the transaction is acknowledged.
     ///
     /// # Errors
-    /// [`Error::OutcomeUnknown`] if the log failed before it was.
+    /// [`Error::OutcomeUnknown`] if the log failed before the acknowledgement.
     pub fn wait(self) -> Result<(), Error> {
         self.log.as_ref().map_or(Ok(()), |log| self.awaited.wait(log)).map_err(unknown)
     }
@@ -61,8 +61,8 @@ impl Future for Ticket {
     }
 }
 
-/// A queue of transactions that wait for acknowledgement, each with an item to return when it is
-/// acknowledged. None waits behind another.
+/// A queue of transactions waiting for acknowledgement, each with an item to return when
+/// acknowledged. No transaction waits behind another.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -113,11 +113,11 @@ impl<T> CommitQueue<T> {
     }
 
     /// Returns the item of every transaction acknowledged by now, in any order, through
-    /// `acknowledged`. Returns their number.
+    /// `acknowledged`. Returns the number of items.
     ///
     /// # Errors
     /// [`Error::OutcomeUnknown`] if the log failed and some transactions can never be acknowledged.
-    /// The items of acknowledged ones have been returned before.
+    /// The items of acknowledged transactions have been returned before.
     pub fn drain(&mut self, acknowledged: impl FnMut(T)) -> Result<usize, Error> {
         self.0.drain(acknowledged).map_err(unknown)
     }
@@ -132,7 +132,8 @@ impl<T> CommitQueue<T> {
     }
 
     /// Has `waker` woken once [`CommitQueue::drain`] would make progress, or the log fails; at once
-    /// if it would by now. A queue is always armed with the same waker, which may be woken early.
+    /// if drain would make progress now. A queue is always armed with the same waker; the waker may
+    /// be woken early.
     pub fn arm(&mut self, waker: &Waker) {
         self.0.arm(waker);
     }

@@ -1,4 +1,4 @@
-//! Transactions, as their callers run them.
+//! Transactions, the interface for callers.
 
 use crate::data_component::ScanOrder;
 use crate::error::{Abort, Error};
@@ -13,15 +13,16 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::{Mutex, MutexGuard};
 use std::task::Poll;
 
-/// A transaction. It sees the database as of one moment, and its own writes.
+/// A transaction. A transaction sees the database as of a single moment, and its own writes.
 ///
-/// An operation that returns [`Error::Aborted`] has ended it: all later ones return the same.
+/// An operation with result [`Error::Aborted`] has ended the transaction: all later operations
+/// return the same.
 ///
-/// Methods that end in `async` return futures that need no runtime. Several may be under way at a
-/// time; the transaction commits after all of them. None of them is run again after an abort: that
-/// is for the caller of [`Session::begin`].
+/// Methods ending in `async` return futures that need no runtime. Several may be under way at a
+/// time; the transaction commits after all. No future is run again after an abort: retries are for
+/// the caller of [`Session::begin`].
 pub struct Transaction<'s> {
-    /// Locked for single steps of asynchronous operations, never while they wait.
+    /// Locked for single steps of asynchronous operations, never during their waits.
     session: Mutex<&'s mut Session>,
 }
 
@@ -39,23 +40,23 @@ async fn give_way() {
 }
 
 impl<'s> Transaction<'s> {
-    /// The transaction that the session has begun.
+    /// Makes the transaction begun by the session.
     pub(crate) fn new(session: &'s mut Session) -> Self {
         Self { session: Mutex::new(session) }
     }
 
-    /// Why it has to abort, if it has.
+    /// Returns the cause of an abort, if due.
     pub(crate) fn failed(&mut self) -> Option<Abort> {
         self.session().failed()
     }
 
-    /// Claims what it could not write when it was run before.
+    /// Claims the keys not writable in the run before.
     pub(crate) fn claim(&mut self) -> Result<(), Error> {
         let (component, work) = self.session().parts();
         component.claim(work)
     }
 
-    /// The session, for an operation that nothing else is under way with.
+    /// Returns the session, for an operation without concurrent operations.
     fn session(&mut self) -> &mut Session {
         self.session.get_mut().unwrap_or_else(|e| e.into_inner())
     }
@@ -71,8 +72,8 @@ impl<'s> Transaction<'s> {
         session.failed().map_or(Ok(session), |abort| Err(abort.into()))
     }
 
-    /// The value of a key; None if there is none. A key that is longer than the data component
-    /// takes ([`Limits::key_bytes`](crate::Limits::key_bytes)) has none: only writing it is an
+    /// The value of a key; None if there is none. A key above the data component's limit
+    /// ([`Limits::key_bytes`](crate::Limits::key_bytes)) has none: only writing the key is an
     /// error.
     ///
     /// # Errors
@@ -82,8 +83,8 @@ impl<'s> Transaction<'s> {
         component.get(work, key)
     }
 
-    /// Announces keys that the transaction is about to read or write, a few of them: their cache
-    /// misses overlap then. A hint, which reads nothing.
+    /// Announces a few keys the transaction is about to read or write: their cache misses overlap
+    /// then. A hint, without any read.
     pub fn prefetch<K: AsRef<[u8]>>(&mut self, keys: &[K]) {
         let versions = &self.session().parts().0.versions;
         let hash = |key: &K| versions.hasher.hash(key.as_ref());
@@ -91,9 +92,9 @@ impl<'s> Transaction<'s> {
         versions.prefetch(&hashes);
     }
 
-    /// As [`get`](Self::get), for a thread that has other things to do while the data component is
-    /// read: the future is pending only then, or while an older transaction that has written the
-    /// key has not ended. A value in memory is there at once. Threads of the database read the data
+    /// As [`get`](Self::get), for a thread with other work during a read of the data component: the
+    /// future is pending only during the read, or until the end of an older transaction with a
+    /// write of the key. A value in memory is there at once. Threads of the database read the data
     /// component, at most [`reader_threads`](crate::Options::reader_threads) at a time. Where the
     /// memory for versions is full, the calling thread makes room first, as for [`get`](Self::get).
     ///
@@ -162,8 +163,8 @@ impl<'s> Transaction<'s> {
         self.insert_absent(key, value)
     }
 
-    /// Inserts a key that was found absent, under one lock: another operation of the transaction
-    /// may have written it since.
+    /// Inserts a key found absent, under a single lock: another operation of the transaction may
+    /// have written the key since.
     fn insert_absent(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
         let mut session = self.step_of_active()?;
         match session.parts().1.written(key) {
@@ -181,7 +182,7 @@ impl<'s> Transaction<'s> {
         self.update_found(key, value, found)
     }
 
-    /// Updates a key whose value was found, or what another operation has written since.
+    /// Updates a key with the value found, or with a later write of another operation.
     fn update_found(&self, key: &[u8], value: &[u8], found: Option<Value>) -> Result<Value, Error> {
         let mut session = self.step_of_active()?;
         let written = session.parts().1.written(key).map(Version::value);
@@ -192,24 +193,23 @@ impl<'s> Transaction<'s> {
         Ok(old)
     }
 
-    /// Gives a key a value, whether or not it has one. Both may be empty.
+    /// Gives a key a value, whether or not the key has a value. Both may be empty.
     ///
     /// A key and its value together have to fit into a frame of the log: with the default options
-    /// up to 1 MiB less 30 bytes, which no options raise; less than that with a buffer of the log
-    /// or segments below 4 MiB, of which a frame takes up to a quarter. The data component may have
-    /// lower limits ([`DataComponent::limits`](crate::DataComponent::limits)). All writes of a
+    /// up to 1 MiB less 30 bytes, not raised by any options; less with a buffer of the log or
+    /// segments below 4 MiB, for a frame takes up to a quarter. The data component may have lower
+    /// limits ([`DataComponent::limits`](crate::DataComponent::limits)). All writes of a
     /// transaction together have to fit into [`memory_bytes`](crate::Options::memory_bytes).
     ///
     /// # Errors
-    /// [`Error::Aborted`]; [`Error::KeyTooLong`], [`Error::ValueTooLong`],
-    /// [`Error::WriteTooLarge`] and [`Error::TransactionTooLarge`], after which the transaction can
-    /// go on without this write, as after [`Error::Stalled`]; [`Error::DataComponent`];
-    /// [`Error::Log`].
+    /// [`Error::Aborted`]; [`Error::KeyTooLong`], [`Error::ValueTooLong`], [`Error::WriteTooLarge`]
+    /// and [`Error::TransactionTooLarge`], after which the transaction can go on without the write,
+    /// as after [`Error::Stalled`]; [`Error::DataComponent`]; [`Error::Log`].
     pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
         self.session().put(key, Some(value))
     }
 
-    /// Gives a value to a key that has none.
+    /// Gives a value to a key without a value.
     ///
     /// # Errors
     /// As [`get`](Self::get) and [`put`](Self::put); [`Error::Exists`].
@@ -220,7 +220,7 @@ impl<'s> Transaction<'s> {
         }
     }
 
-    /// Gives another value to a key that has one, and returns the old one.
+    /// Gives another value to a key with a value, and returns the old value.
     ///
     /// # Errors
     /// As [`get`](Self::get) and [`put`](Self::put); [`Error::NotFound`].
@@ -232,7 +232,7 @@ impl<'s> Transaction<'s> {
         Ok(old)
     }
 
-    /// Deletes a key, whether or not it has a value.
+    /// Deletes a key, with or without a value.
     ///
     /// # Errors
     /// As [`put`](Self::put).
@@ -240,12 +240,13 @@ impl<'s> Transaction<'s> {
         self.session().put(key, None)
     }
 
-    /// The first `limit` keys between two bounds that have values, in their order, with these.
+    /// Returns the first `limit` keys with values between two bounds, in key order, with the
+    /// values.
     ///
-    /// Serializable: what older transactions have put there is seen, and one that does so later
-    /// aborts; where the limit has ended the scan, only one that writes up to its last key. Between
-    /// bounds that hold no key, such as a lower one above the upper one, there is nothing. A bound
-    /// may be longer than any key.
+    /// Serializable: older transactions' writes in the range are seen, and an older transaction
+    /// with a later write there aborts; after an end by the limit, only with a write up to the
+    /// scan's last key. Between bounds without a key, as with the lower bound above the upper,
+    /// there is nothing. A bound may be longer than any key.
     ///
     /// ```
     /// # use hyades_deuteronomy::{Database, LogOptions, MemoryData, Options};
@@ -276,8 +277,8 @@ impl<'s> Transaction<'s> {
         component.scan_rows(work, (from, to), ScanOrder::Ascending, limit)
     }
 
-    /// The last `limit` keys between two bounds that have values, the highest first; otherwise as
-    /// [`scan`](Self::scan).
+    /// Returns the last `limit` keys with values between two bounds, the highest first; otherwise
+    /// as [`scan`](Self::scan).
     ///
     /// # Errors
     /// As [`scan`](Self::scan).
@@ -291,9 +292,9 @@ impl<'s> Transaction<'s> {
         component.scan_rows(work, (from, to), ScanOrder::Descending, limit)
     }
 
-    /// Hands the keys between two bounds that have values, with these, to a closure, until it
-    /// breaks off. Serializable as [`scan`](Self::scan): an older transaction may still write
-    /// behind the key at which it was broken off. The range may be larger than memory.
+    /// Hands the keys with values between two bounds, with the values, to a closure, until the
+    /// closure breaks off. Serializable as [`scan`](Self::scan): an older transaction may still
+    /// write behind the key at which the scan was broken off. The range may be larger than memory.
     ///
     /// ```
     /// # use hyades_deuteronomy::{Database, LogOptions, MemoryData, Options, ScanOrder};
@@ -336,16 +337,17 @@ impl<'s> Transaction<'s> {
         self.step().timestamp()
     }
 
-    /// Commits. Others see the transaction from now on; the ticket says when it is acknowledged.
+    /// Commits. Other transactions see the transaction from now on; the ticket says when the
+    /// transaction is acknowledged.
     ///
     /// # Errors
-    /// [`Error::Aborted`] if an operation has returned that; [`Error::OutcomeUnknown`] or
+    /// [`Error::Aborted`] if an operation has returned an abort; [`Error::OutcomeUnknown`] or
     /// [`Error::Log`] if the log failed.
     pub fn commit(mut self) -> Result<Ticket, Error> {
         self.session().commit()
     }
 
-    /// Aborts. What the transaction has read may be told to others once the ticket is acknowledged.
+    /// Aborts. The values read by the transaction may be passed on once the ticket is acknowledged.
     pub fn abort(mut self) -> Ticket {
         self.session().abort()
     }

@@ -25,7 +25,7 @@ fn what_another_task_has_written_since_is_found() {
     assert!(matches!(tx.update_found(b"a", b"5", found), Err(Error::NotFound)));
     tx.insert_absent(b"a", b"6").unwrap();
     assert_eq!(tx.get(b"a").unwrap().as_deref(), Some(&b"6"[..]));
-    // Not after it has ended.
+    // Not after the end of the transaction.
     tx.session().parts().1.fail(Abort::Shed);
     assert!(matches!(tx.insert_absent(b"a", b"7"), Err(Error::Aborted(Abort::Shed))));
 }

@@ -1,5 +1,5 @@
-//! A log and a data component belong together from the first opening on; and redo that is larger
-//! than memory.
+//! A log and a data component belong together from the first opening on; and redo larger than
+//! memory.
 #![allow(missing_docs)]
 
 #[path = "common/faulty.rs"]
@@ -53,7 +53,7 @@ fn reads(dir: &Path, data: &Arc<MemoryData>, key: u32) -> Option<Vec<u8>> {
     session.execute(|tx| tx.get(&key.to_be_bytes())).unwrap().map(|value| value.to_vec())
 }
 
-/// The timestamps of the one log would decide against those of the other.
+/// The timestamps of one log would decide against the timestamps of the other.
 #[test]
 fn a_data_component_that_was_filled_from_one_log_is_refused_by_another() {
     let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -62,7 +62,7 @@ fn a_data_component_that_was_filled_from_one_log_is_refused_by_another() {
     of_one = fill(one.path(), &of_one, 1, b"one");
     let wrong = refusal(open(one.path(), &of_two));
     assert!(wrong.contains("another log"), "{wrong}");
-    // Nothing was changed, and an empty one is filled from the log.
+    // Nothing was changed, and an empty data component is filled from the log.
     assert_eq!(reads(one.path(), &of_one, 0).as_deref(), Some(&b"one"[..]));
     assert_eq!(reads(two.path(), &of_two, 8).as_deref(), Some(&b"two"[..]));
     assert_eq!(reads(one.path(), &outliving(), 0).as_deref(), Some(&b"one"[..]));
@@ -84,7 +84,7 @@ fn a_data_component_with_keys_that_names_no_log_is_refused() {
     }
 }
 
-/// One that holds nothing yet belongs to its log as well.
+/// A still empty data component belongs to its log as well.
 #[test]
 fn the_first_opening_decides_and_not_the_first_write() {
     let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -106,7 +106,7 @@ fn a_crash_after_the_log_was_made_and_before_it_is_named_is_no_obstacle() {
     assert!(failed.contains("a test says so"), "{failed}");
     let data = Arc::new(data.data.after_crash(|| true));
     assert_eq!(data.resume_point().unwrap(), None);
-    // It belongs to neither, and the log is not new.
+    // The data component belongs to neither, and the log is not new.
     drop(open(dir.path(), &data).unwrap());
     drop(open(other.path(), &Arc::new(MemoryData::outliving())).unwrap());
     let wrong = refusal(open(other.path(), &data));
@@ -148,15 +148,15 @@ fn redo_that_is_larger_than_memory_goes_to_the_data_component_in_pieces() {
     let pieces = data.bytes.lock().unwrap().clone();
     let (largest, all) = (*pieces.iter().max().unwrap(), pieces.iter().sum::<usize>());
     assert!(all >= 1000 * VALUE, "{all} bytes");
-    // Half of the budget, or what the buffers of two streams hold and nothing proves.
+    // Half of the budget, or the unproven content of the buffers of two streams.
     assert!(largest <= 2 * BUFFER && pieces.len() > 10, "{pieces:?}");
     let mut session = database.session().unwrap();
     let read = session.execute(|tx| tx.get(&999u32.to_be_bytes())).unwrap();
     assert_eq!(read.as_deref(), Some(&[7; VALUE][..]));
 }
 
-/// One of two data components ends with the process. The other one makes what it has stable all
-/// the same, and nothing is truncated or forgotten that the first one needs.
+/// The first of two data components ends with the process. The second makes its data stable all the
+/// same, and nothing needed by the first is truncated or forgotten.
 #[test]
 fn each_of_several_data_components_is_made_stable_if_it_outlives_the_process() {
     let dir = tempfile::tempdir().unwrap();
@@ -184,7 +184,7 @@ fn each_of_several_data_components_is_made_stable_if_it_outlives_the_process() {
         ticket.unwrap().1.wait().unwrap();
         assert_eq!(database.checkpoint().unwrap(), 0, "the log is kept");
         drop((session, database));
-        // Nothing is kept but what was made stable.
+        // Only stable data are kept.
         outliving = Arc::new(outliving.after_crash(|| false));
         assert_eq!(outliving.content()[0].2, [life], "its checkpoint was not taken");
         let point = outliving.resume_point().unwrap().unwrap();

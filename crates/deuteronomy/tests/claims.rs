@@ -1,4 +1,4 @@
-//! Transactions that take long come through beside others that read what they write.
+//! Long transactions succeed beside readers of their keys.
 #![allow(missing_docs)]
 
 #[path = "common/claims.rs"]
@@ -16,8 +16,8 @@ fn a_claim_without_a_write_changes_nothing() {
     assert!(!loses_what_was_claimed());
 }
 
-/// A writer that takes a millisecond before it writes what another thread reads all the time; and
-/// one that writes two such keys.
+/// A writer with a pause of a millisecond before a write of a key read by another thread all the
+/// time; and a writer of two keys read all the time.
 #[test]
 fn a_slow_writer_beside_a_hot_reader_needs_few_attempts() {
     const COMMITS: u64 = 100;
@@ -50,7 +50,7 @@ fn a_slow_writer_beside_a_hot_reader_needs_few_attempts() {
             is_over.store(true, Ordering::Relaxed);
         });
         println!("{attempts} attempts, {:?}", begun.elapsed());
-        // The third one claims; with two keys the one behind that claims the second.
+        // The third attempt claims; with two keys the next attempt claims the second.
         assert!(attempts <= COMMITS * (3 + keys.len() as u64), "{attempts} attempts");
     }
 }

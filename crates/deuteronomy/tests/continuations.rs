@@ -1,4 +1,4 @@
-//! Operations that do not wait for the data component.
+//! Operations without waits for the data component.
 #![allow(missing_docs)]
 
 use hyades_deuteronomy::{
@@ -14,11 +14,11 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::Duration;
 
-/// A data component; its reads wait at a gate, fail, or panic.
+/// A data component with reads that wait at a gate, fail, or panic.
 struct Gate {
     data: MemoryData,
     keys: usize,
-    /// Reads that may pass.
+    /// The number of reads allowed to pass.
     open: Mutex<usize>,
     opened: Condvar,
     at_gate: AtomicUsize,
@@ -32,7 +32,7 @@ impl Gate {
         Arc::new(Self { data, keys, open, opened, at_gate, fails })
     }
 
-    /// Puts the keys there, behind a database that was just opened.
+    /// Puts the keys there, behind a freshly opened database.
     fn fill(&self) {
         for key in 0..self.keys {
             let key = format!("k{key:03}");
@@ -88,7 +88,7 @@ fn waker() -> Waker {
     Waker::from(Arc::new(Unpark(std::thread::current())))
 }
 
-/// Runs a future to its end.
+/// Runs a future to the end.
 fn block_on<F: Future>(future: F) -> F::Output {
     let (mut future, waker) = (pin!(future), waker());
     loop {
@@ -99,7 +99,7 @@ fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// Runs all futures to their ends, in turn. Returns their results.
+/// Runs all futures to the end, in turn. Returns the results.
 fn join_all<T>(futures: Vec<Pin<Box<dyn Future<Output = T> + '_>>>) -> Vec<T> {
     let waker = waker();
     let mut futures: Vec<_> = futures.into_iter().map(Some).collect();
@@ -145,12 +145,12 @@ fn a_session_goes_on_while_the_data_component_is_read() {
         let mut slow = pin!(tx.get_async(b"k001"));
         assert!(poll(slow.as_mut()).is_pending());
         gate.wait_for(1);
-        // The same transaction: what is in memory is there at once, and so is an own write.
+        // The same transaction: a version in memory is there at once, and so is an own write.
         let here = poll(pin!(tx.get_async(b"here")));
         assert!(matches!(here, Poll::Ready(Ok(Some(here))) if *here == *b"1"));
         let old = poll(pin!(tx.update_async(b"here", b"2")));
         assert!(matches!(old, Poll::Ready(Ok(old)) if *old == *b"1"));
-        // Another one, on the same thread.
+        // Another transaction, on the same thread.
         two.execute(|tx| tx.put(b"there", b"1")).unwrap();
         assert!(poll(slow.as_mut()).is_pending());
         gate.let_pass(1);
@@ -212,7 +212,7 @@ fn what_is_not_there_and_what_is_are_told_apart() {
     assert!(matches!(block_on(tx.update_async(b"none", b"1")), Err(Error::NotFound)));
     assert!(matches!(block_on(tx.insert_async(b"k000", b"1")), Err(Error::Exists)));
     {
-        // Both are under way, and the second finds what the first has written.
+        // Both are under way, and the second finds the write of the first.
         let (mut one, mut two) =
             (pin!(tx.insert_async(b"none", b"1")), pin!(tx.insert_async(b"none", b"3")));
         let both = [poll(one.as_mut()).is_ready(), poll(two.as_mut()).is_ready()];
@@ -236,10 +236,10 @@ fn a_dropped_operation_and_a_closed_database_leave_nothing_waiting() {
     {
         let mut dropped = pin!(first.get_async(b"k000"));
         assert!(poll(dropped.as_mut()).is_pending());
-        // Before that it would not be read at all.
+        // Before, the key would not be read at all.
         gate.wait_for(1);
     }
-    // The only thread is at the gate: this one is not begun.
+    // The only thread is at the gate: the second read is not begun.
     let mut waiting = pin!(second.get_async(b"k001"));
     assert!(poll(waiting.as_mut()).is_pending());
     let closer = std::thread::spawn(move || drop(database));
@@ -257,7 +257,7 @@ fn a_dropped_operation_and_a_closed_database_leave_nothing_waiting() {
     assert!(matches!(late, Err(Error::DataComponent(_))), "{late:?}");
 }
 
-/// One thread runs two transactions; the younger waits for the older, which goes on meanwhile.
+/// One thread runs two transactions; the younger waits for the older; the older goes on meanwhile.
 #[test]
 fn a_thread_does_not_wait_for_itself() {
     let gate = Gate::new(1, usize::MAX, None);
@@ -287,7 +287,7 @@ fn patience_has_an_end() {
     drop(older.commit().unwrap());
 }
 
-/// Does something when it is woken.
+/// Does something when woken.
 struct OnWake(Mutex<Option<Box<dyn FnOnce() + Send>>>, AtomicUsize);
 
 impl OnWake {
@@ -337,7 +337,7 @@ fn a_waker_that_panics_or_drops_the_database_ends_no_other_read() {
     assert_eq!(block_on(read).unwrap().as_deref(), Some(&b"k001"[..]));
 }
 
-/// Two tasks of a transaction on two threads: what the one has written, the other finds.
+/// Two tasks of a transaction on two threads: the write of one is found by the other.
 #[test]
 fn of_two_inserts_of_a_key_one_finds_it_there() {
     let dir = tempfile::tempdir().unwrap();
@@ -345,7 +345,7 @@ fn of_two_inserts_of_a_key_one_finds_it_there() {
     log.device = MemoryDevice::shared();
     let database = Database::open(Options::new(log), Arc::new(MemoryData::new())).unwrap();
     let keys: Vec<[u8; 4]> = (0..3000u32).map(u32::to_be_bytes).collect();
-    // They are in memory then: no task waits for the data component, and both go at once.
+    // The keys are in memory then: no task waits for the data component, and both go at once.
     let mut session = database.session().unwrap();
     session.execute(|tx| keys.iter().try_for_each(|key| tx.get(key).map(drop))).unwrap();
     for _ in 0..10 {
@@ -369,8 +369,7 @@ fn of_two_inserts_of_a_key_one_finds_it_there() {
     }
 }
 
-/// What is polled once and dropped, as by a timeout, is not read any more, and is in the way of
-/// none.
+/// A read polled once and dropped, as by a timeout, is not made any more, and delays no other read.
 #[test]
 fn reads_that_were_dropped_leave_the_queue() {
     let gate = Gate::new(4, 0, None);

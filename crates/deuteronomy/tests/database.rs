@@ -1,4 +1,4 @@
-//! A database with threads, and what it refuses.
+//! A database with threads, and its refusals.
 #![allow(missing_docs)]
 
 use hyades_deuteronomy::torture::{
@@ -32,7 +32,7 @@ fn open(dir: &Path, data: &Arc<MemoryData>) -> Result<Database, Error> {
 
 const KEYS: [KeyByte; 12] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11];
 
-/// Runs random transactions; returns those that were committed.
+/// Runs random transactions; returns the committed transactions.
 fn run(session: &mut Session, seed: u64, next_write: &AtomicU64) -> Vec<ExecutedInLife> {
     let mut rng = fastrand::Rng::with_seed(seed);
     let (mut executed, orders) = (Vec::new(), [ScanOrder::Ascending, ScanOrder::Descending]);
@@ -143,7 +143,7 @@ fn a_reader_waits_for_what_it_has_read() {
     settings.log.stepped = true;
     let database = Database::open(settings, Arc::new(MemoryData::new())).unwrap();
     let mut sessions = [database.session().unwrap(), database.session().unwrap()];
-    // T in one stream reads U of the other; R reads T only.
+    // T in one stream reads U of the other stream; R reads T only.
     let commit = |session: &mut Session, read: &[u8], write: &[u8]| -> Ticket {
         let mut tx = session.begin().unwrap();
         drop(tx.get(read).unwrap());
@@ -271,12 +271,13 @@ fn a_log_and_a_data_component_that_do_not_belong_together_are_refused() {
     assert!(high.contains("damaged"), "{high}");
     let behind = with(ResumePoint { positions: vec![0, 0], ..point.clone() });
     assert!(behind.contains("truncated beyond"), "{behind}");
-    // They still belong together.
+    // The two still belong together.
     assert_eq!(first.resume_point().unwrap(), Some(point));
     write(one.path(), &first);
 }
 
-/// It has had no checkpoint yet, and keys whose timestamps the new log would give out again.
+/// The data component has had no checkpoint yet, and has keys whose timestamps the new log would
+/// give out again.
 #[test]
 fn a_data_component_that_was_filled_from_another_log_is_refused_by_a_new_one() {
     for data in [MemoryData::new(), MemoryData::outliving()] {
@@ -286,7 +287,7 @@ fn a_data_component_that_was_filled_from_another_log_is_refused_by_a_new_one() {
         settings.log.stepped = true;
         let database = Database::open(settings.clone(), data.clone()).unwrap();
         let mut session = database.session().unwrap();
-        // A deleted key is one that it knows, too.
+        // A deleted key is known to the data component, too.
         let (_, ticket) = session.submit(|tx| tx.delete(b"k")).unwrap();
         database.log().step(0);
         database.log().step(1);
@@ -327,7 +328,7 @@ fn what_is_deleted_leaves_a_data_component_that_has_no_checkpoints() {
     database.close().unwrap();
     assert_eq!(data.items(), 1);
     assert_eq!(data.content()[0].0, b"kept");
-    // The log has all of it, for the next one.
+    // The log has everything, for the next data component.
     let database = open(dir.path(), &Arc::new(MemoryData::new())).unwrap();
     let mut session = database.session().unwrap();
     assert_eq!(session.execute(|tx| tx.get(b"kept")).unwrap().as_deref(), Some(&b"3"[..]));
@@ -348,7 +349,7 @@ fn memory_that_is_full_of_what_is_not_durable_is_waited_for() {
         let put = session.submit(|tx| tx.put(&key.to_be_bytes(), &[1; 1000]));
         assert!(put.is_ok(), "{key}: {:?}", put.map(drop));
     }
-    // One that would not fit alone is refused, and not shed again and again.
+    // A transaction too large even alone is refused, and not shed again and again.
     let large = session.execute(|tx| (0..99u8).try_for_each(|key| tx.put(&[key], &[1; 100])));
     assert!(matches!(large, Err(Error::TransactionTooLarge(..))), "{large:?}");
 }
@@ -409,8 +410,8 @@ fn a_session_too_many_is_an_error_of_its_own() {
     let _sessions = [database.session().unwrap(), database.session().unwrap()];
 }
 
-/// Threads want more sessions than there are, with as few writers of the log: each time one gets
-/// a session, or is told that all are in use.
+/// Threads want more sessions than there are, with as few writers of the log: each time a thread
+/// gets a session, or is told that all are in use.
 #[test]
 fn a_session_that_is_being_dropped_is_in_use_until_its_writer_is_free() {
     let dir = tempfile::tempdir().unwrap();
@@ -441,7 +442,7 @@ fn closing_waits_for_no_flush_interval() {
     let mut session = database.session().unwrap();
     let ((), ticket) = session.submit(|tx| tx.put(b"a", b"1")).unwrap();
     let (told, closed) = std::sync::mpsc::channel();
-    // Apart: it would not end.
+    // On a separate thread: the close would not end.
     std::thread::spawn(move || told.send(database.close().map_err(|error| error.to_string())));
     assert_eq!(closed.recv_timeout(Duration::from_secs(120)), Ok(Ok(())));
     ticket.wait().unwrap();

@@ -1,5 +1,5 @@
-//! Promise: no input makes the decoder of records panic. Inputs are those kept in `fuzz/corpus` and
-//! random changes of sound ones.
+//! Promise: no input makes the decoder of records panic. Inputs are the files in `fuzz/corpus` and
+//! random changes of sound inputs.
 #![allow(missing_docs)]
 
 use hyades_deuteronomy::fuzzing::{component_record, component_record_seeds};

@@ -1,4 +1,4 @@
-//! A data component that fails or panics loses nothing, and no call claims otherwise.
+//! A failing or panicking data component loses nothing, and no call claims otherwise.
 #![allow(missing_docs)]
 
 #[path = "common/faulty.rs"]
@@ -24,7 +24,7 @@ fn options(dir: &Path, stepped: bool) -> Options {
     Options::new(log)
 }
 
-/// What a crash leaves of the data component, and the log, still hold this.
+/// Checks that the state of the data component after a crash, and the log, still hold the keys.
 fn is_recovered(dir: &Path, data: &MemoryData, keys: &[&[u8]]) {
     let data = Arc::new(data.after_crash(|| false));
     let database = Database::open(options(dir, true), data as Arc<dyn DataComponent>).unwrap();
@@ -127,14 +127,14 @@ fn no_checkpoint_is_taken_while_the_resume_point_cannot_move() {
     settings.redo_bytes = 4000;
     let database = Database::open(settings, data.clone()).unwrap();
     let (mut old, mut young) = (database.session().unwrap(), database.session().unwrap());
-    // Nothing that is younger is applied while it runs.
+    // No younger transaction is applied while `old` runs.
     let old = old.begin().unwrap();
     for i in 0..300u32 {
         young.execute(|tx| tx.put(&i.to_be_bytes(), &[1; 100])).unwrap();
     }
     std::thread::sleep(Duration::from_millis(300));
     let taken = data.checkpoints.load(Ordering::Relaxed);
-    // The other stream may move up to where the first record of the one does.
+    // The other stream may move as far as the first record of the held stream.
     assert!(taken <= 20, "{taken} checkpoints");
     drop(old);
     let begun = Instant::now();
@@ -146,7 +146,7 @@ fn no_checkpoint_is_taken_while_the_resume_point_cannot_move() {
     database.close().unwrap();
 }
 
-/// A queue returns what is acknowledged and nothing else, also when the log stops.
+/// A queue returns acknowledged transactions and nothing else, also when the log stops.
 #[test]
 fn a_queue_returns_what_is_acknowledged() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! What an idle snapshot, or an idle transaction, costs those that write beside it.
+//! The cost of an idle snapshot, or of an idle transaction, for concurrent writers.
 #![allow(missing_docs)]
 
 use hyades_deuteronomy::{Database, LogOptions, MemoryData, Options, Session};
@@ -11,7 +11,7 @@ const KEYS: u64 = 50_000;
 const BUDGET: usize = 4 << 20;
 const WRITES: u64 = 20_000;
 
-/// The time of the thread for this many writes, in nanoseconds.
+/// The time of the thread for `WRITES` writes, in nanoseconds.
 fn write_many(session: &mut Session, rng: &mut fastrand::Rng) -> u64 {
     let begun = thread_cpu_ns();
     for _ in 0..WRITES {
@@ -21,8 +21,8 @@ fn write_many(session: &mut Session, rng: &mut fastrand::Rng) -> u64 {
     thread_cpu_ns() - begun
 }
 
-/// All that an open one keeps is dropped for want of memory, again and again; it costs a sweep now
-/// and then, and not one for each write.
+/// All versions kept for an open snapshot or transaction are dropped for want of memory, again and
+/// again, at the cost of a sweep now and then, not of a sweep for each write.
 #[test]
 fn an_idle_snapshot_or_transaction_costs_writers_less_than_half_of_their_time() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Data larger than the budget of memory, and transactions that stay open while it is used up.
+//! Data larger than the budget of memory, and transactions open while the budget is used up.
 #![allow(missing_docs)]
 
 #[path = "common/late_fetch.rs"]
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
-/// The data component in memory; it counts its reads, and each takes this long.
+/// The data component in memory; with a count of reads, and a time for each read.
 struct Slow {
     data: MemoryData,
     gets: AtomicU64,
@@ -58,10 +58,10 @@ fn put(session: &mut Session, key: u64, value: &[u8]) {
 const KEYS: u64 = 4000;
 const VALUE: usize = 500;
 const BUDGET: usize = 200 << 10;
-/// Their records and versions take about a third of the budget.
+/// The hot keys; their records and versions take about a third of the budget.
 const HOT: u64 = 100;
 
-/// A value of a key: it names the key's pair and how often that was written.
+/// A value of a key: the value names the key's pair and the number of times the pair was written.
 fn value(key: u64, number: u64) -> Vec<u8> {
     let mut value = vec![key as u8; VALUE];
     value[..8].copy_from_slice(&(key / 2).to_be_bytes());
@@ -75,8 +75,8 @@ fn number(key: u64, found: &[u8]) -> u64 {
     number
 }
 
-/// Reads pairs, and writes some; both keys of a pair are always written together, by the number
-/// before and one more. Returns how many pairs were written.
+/// Reads pairs, and writes some; both keys of a pair are always written together, with the last
+/// number plus one. Returns the number of written pairs.
 fn read_and_write(session: &mut Session, seed: u64, transactions: u64) -> u64 {
     let (mut rng, mut written) = (fastrand::Rng::with_seed(seed), 0);
     for _ in 0..transactions {
@@ -113,7 +113,7 @@ fn ten_times_the_budget_is_read_and_written_and_what_is_hot_stays_in_memory() {
     let mut session = database.session().unwrap();
     (0..KEYS).for_each(|key| put(&mut session, key, &value(key, 0)));
     assert!(KEYS as usize * VALUE > 9 * BUDGET, "{KEYS} keys are too few");
-    // What is hot comes into memory.
+    // The hot keys enter memory.
     read_and_write(&mut session, 1, 2000);
     let (written, transactions) = (AtomicU64::new(0), 3000);
     let stays = |round: u64| {
@@ -136,8 +136,8 @@ fn ten_times_the_budget_is_read_and_written_and_what_is_hot_stays_in_memory() {
         println!("{gets} of {reads} reads were at the data component, {written:?} writes");
         gets < reads / 5
     };
-    // A tenth is of cold keys. On a busy machine what is not applied yet may take the place of what
-    // is hot for a while: then it is tried again.
+    // A tenth is of cold keys. On a busy machine unapplied versions may take the place of hot keys
+    // for a while: then the test tries again.
     assert!((0..5).any(stays), "what is hot leaves memory");
     // Every write is there, once.
     let mut sum = 0;
@@ -162,7 +162,7 @@ fn ten_times_the_budget_is_read_and_written_and_what_is_hot_stays_in_memory() {
 #[test]
 fn a_key_is_fetched_once_for_all_that_miss_it() {
     let dir = tempfile::tempdir().unwrap();
-    // Longer than a thread is without a processor between its look and its wait.
+    // Longer than a thread's time without a processor between its look and its wait.
     let data = Slow::new(Duration::from_millis(500));
     let database = Database::open(options(dir.path(), 4 << 10), data.clone()).unwrap();
     let barrier = Barrier::new(8);
@@ -182,7 +182,7 @@ fn a_key_is_fetched_once_for_all_that_miss_it() {
 fn an_open_transaction_keeps_nobody_out() {
     let dir = tempfile::tempdir().unwrap();
     let mut settings = options(dir.path(), 64 << 10);
-    // Each is run again until the log is durable, not until the other has ended.
+    // Each transaction is run again until the log is durable, not until the other has ended.
     settings.attempts = 100_000;
     let database = Database::open(settings, Slow::new(Duration::ZERO)).unwrap();
     let (mut one, mut other) = (database.session().unwrap(), database.session().unwrap());
@@ -199,12 +199,12 @@ fn an_open_transaction_keeps_nobody_out() {
             assert!(bytes <= 66 << 10, "{bytes} bytes");
         }
         match reads {
-            // What it reads was overwritten, and is not kept for it any more.
+            // The version to read was overwritten, and is not kept any more.
             true => {
                 let gone = open.get(&1u64.to_be_bytes());
                 assert!(matches!(gone, Err(Error::Aborted(Abort::SnapshotTooOld))), "{gone:?}");
             }
-            // It conflicts with no other.
+            // The transaction conflicts with no other.
             false => open.commit().unwrap().wait().unwrap(),
         }
     }
@@ -212,8 +212,8 @@ fn an_open_transaction_keeps_nobody_out() {
     assert_eq!(mine.as_deref(), Some(&[0][..]), "of the second, nothing is there");
 }
 
-/// Of a key that an open transaction has written, what younger ones have written leaves memory, and
-/// is not mistaken for what the open one has written.
+/// With a key written by an open transaction, younger transactions' versions leave memory, and are
+/// not mistaken for the open transaction's write.
 #[test]
 fn an_open_transaction_keeps_none_from_a_key_that_it_has_written() {
     let dir = tempfile::tempdir().unwrap();
@@ -228,7 +228,8 @@ fn an_open_transaction_keeps_none_from_a_key_that_it_has_written() {
         let mut open = two.begin().unwrap();
         open.put(&key, &[1; 300]).unwrap();
         put(one, 7, &[2; 300]);
-        // What the one has to read leaves memory, and what the other may not write below.
+        // The version due to the reader leaves memory, and so does the version that the writer may
+        // not write below.
         let (mut reader, mut writer) = (three.begin().unwrap(), four.begin().unwrap());
         for n in 0..2000 {
             put(one, if n < 1000 { 7 } else { n }, &[3; 300]);
@@ -263,7 +264,7 @@ fn an_open_transaction_does_not_write_below_what_has_left_memory() {
     let (mut one, mut other) = (database.session().unwrap(), database.session().unwrap());
     let mut open = other.begin().unwrap();
     (0..1000).for_each(|key| put(&mut one, key, &[2; 300]));
-    // The write of a younger transaction, which none has read, is in the data component alone.
+    // The unread write of a younger transaction is in the data component alone.
     let late = open.put(&0u64.to_be_bytes(), &[1; 300]);
     assert!(matches!(late, Err(Error::Aborted(_))), "{late:?}");
     drop(open);

@@ -1,5 +1,5 @@
 //! A log and a data component that do not belong together: each mixture of newer, older, missing
-//! and foreign ones is opened, and is what it should be, or refused.
+//! and foreign copies is opened, with the right content, or refused.
 #![allow(missing_docs)]
 
 #[path = "common/mixtures.rs"]
@@ -9,12 +9,12 @@ use hyades_deuteronomy::DataComponent;
 use mixtures::{History, Part, open, value_of_all, write_all};
 use std::sync::Arc;
 
-/// What an opening does.
+/// The outcome of an opening.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Decision {
-    /// It opens, and all keys have this value.
+    /// Accepted, and all keys have the given value.
     Opens(u8),
-    /// It is refused, with an error that says this.
+    /// Refused, with an error containing the given text.
     Refused(&'static str),
 }
 
@@ -28,13 +28,13 @@ const AHEAD: Decision = Refused("is ahead of the log");
 const YOUNGER: Decision = Refused("holds an operation of the timestamp");
 const BEHIND: Decision = Refused("truncated beyond what the data component holds");
 
-/// The decision on each mixture, where the log was truncated before each copy, and where it never
-/// was.
+/// The decision on each mixture, with the log truncated before each copy, and with the log never
+/// truncated.
 const TABLE: [(Part, Part, Decision, Decision); 12] = [
     (Newer, Older, BEHIND, Opens(2)),
     (Newer, Missing, EMPTY, Opens(2)),
     (Newer, Foreign, OTHER, OTHER),
-    // The second one by `of_an_older_log`.
+    // The second decision by `of_an_older_log`.
     (Older, Newer, AHEAD, AHEAD),
     (Older, Missing, EMPTY, Opens(1)),
     (Older, Foreign, OTHER, OTHER),
@@ -46,9 +46,9 @@ const TABLE: [(Part, Part, Decision, Decision); 12] = [
     (Foreign, Missing, EMPTY, Opens(3)),
 ];
 
-/// An older log that was never truncated, with the newer data component. One of an earlier opening
-/// is refused by the incarnation; one of the same by the timestamps, unless nothing of what came
-/// later is in the data component: then that is not newer.
+/// An older, never truncated log, with the newer data component. A log of an earlier opening is
+/// refused by the incarnation; a log of the same opening by the timestamps, unless no later
+/// operation is in the data component: then the data component is not newer.
 fn of_an_older_log(history: &History) -> Decision {
     match (history.within_one, history.keeps_applied) {
         (false, _) => AHEAD,
@@ -84,14 +84,14 @@ fn each_mixture_of_a_log_and_a_data_component_is_decided_on() {
                 }
                 (opened, _) => panic!("{what}: {:?} and not {expected:?}", opened.map(drop)),
             };
-            // What is acknowledged from then on stays.
+            // Transactions acknowledged from then on stay.
             for keeps in [false, true] {
                 store = Arc::new(store.after_crash(|| keeps));
                 let database = open(dir.path(), &store).unwrap();
                 assert_eq!(value_of_all(&database), Some(value + 10), "{what}");
             }
         }
-        // Those that belong together open, whatever was refused before.
+        // Matching pairs open, after any refusal before.
         for (part, value) in [(Newer, 2), (Older, 1), (Foreign, 3)] {
             let (dir, store) = copies.mix(part, part);
             assert_eq!(value_of_all(&open(dir.path(), &store).unwrap()), Some(value), "{part:?}");
@@ -99,7 +99,7 @@ fn each_mixture_of_a_log_and_a_data_component_is_decided_on() {
     }
 }
 
-/// The error says what was found, what was expected, and what to do.
+/// The error states the finding, the expectation, and the remedy.
 #[test]
 fn the_refusal_of_an_older_log_says_what_is_wrong() {
     let history = History { within_one: true, keeps_applied: true, truncates: false };

@@ -24,7 +24,7 @@ use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-/// What is noticed with this seed.
+/// The fault noticed with `seed`.
 fn wrong(seed: u64) -> Option<WrongLife> {
     let run = || live(seed, &mut MemoryStore::default(), &mut LifeCounts::default());
     match catch_unwind(AssertUnwindSafe(run)) {
@@ -33,7 +33,7 @@ fn wrong(seed: u64) -> Option<WrongLife> {
     }
 }
 
-/// Whether a transaction is recovered, and what it has found by a scan is not.
+/// Whether a transaction is recovered without the row found by its scan.
 fn without_what_it_has_scanned() -> bool {
     let scan = |tx: &mut Transaction<'_>| {
         assert_eq!(tx.scan(Bound::Unbounded, Bound::Unbounded, 9).unwrap().len(), 1);
@@ -41,19 +41,19 @@ fn without_what_it_has_scanned() -> bool {
     older_stream::recovered_from_older(scan) == (false, true)
 }
 
-/// Whether the clock has missed an active transaction. Where the rule is broken that is a matter of
+/// Whether the clock has missed an active transaction. With the rule broken, a miss is a matter of
 /// time.
 fn misses_an_active_one() -> bool {
     let seconds = if broken!(DrawFirst) { 60 } else { 1 };
     watch_clock(Duration::from_secs(seconds)).missed.is_some()
 }
 
-/// What shows a rule broken that lives do not.
+/// Returns the test for a broken rule not shown by lives.
 fn has_own_test(rule: Mutation) -> Option<fn() -> bool> {
     match rule {
-        // No crash loses what was synced: a copy of the log does.
+        // No crash loses synced bytes: a copy of the log does.
         Mutation::ForgetScanned => Some(without_what_it_has_scanned),
-        // In lives nothing happens in the middle of a scan: it has one thread.
+        // In lives nothing happens in the middle of a scan: a life has a single thread.
         Mutation::NoteAfterScan => Some(|| inserts_behind_a_scan(At::End)),
         Mutation::ScanDataFirst | Mutation::SkipEvictedInScan => {
             Some(|| misses_what_moves(At::End))
@@ -74,7 +74,7 @@ fn has_own_test(rule: Mutation) -> Option<fn() -> bool> {
     }
 }
 
-/// Rules of the log: with these an opening is refused, or something comes back.
+/// Rules of the log: with these rules broken an opening is refused, or something comes back.
 const OF_LOG: [Mutation; 4] = [
     Mutation::TruncateBeforeManifest,
     Mutation::AckBeforeSync,
@@ -82,11 +82,12 @@ const OF_LOG: [Mutation; 4] = [
     Mutation::RetryFailedSync,
 ];
 
-/// A test of a rule's own has threads meet at a moment that the system may have them miss: with the
-/// rule broken it is run until it shows that, at most this many times.
+/// The most runs of a rule's own test: the threads have to meet at a moment, and the system may
+/// make them miss; with the rule broken the test is run until the fault shows.
 const TRIES: usize = 10;
 
-/// Looks with some seeds whether this is noticed where a rule is broken, and adds it to `kinds`.
+/// Looks with some seeds whether a fault of the meant kind is noticed with a rule broken, and adds
+/// the fault to `kinds`.
 fn is_noticed(
     rule: Mutation,
     is_meant: impl Fn(&WrongCounts) -> bool,
@@ -98,7 +99,7 @@ fn is_noticed(
     mutation::set(None);
     let Some((seed, noticed)) = found else { return false };
     println!("{}: seed {seed}: {noticed}", rule.name());
-    // It is the broken rule that was noticed.
+    // The broken rule was noticed, nothing else.
     assert_eq!(wrong(seed), None, "seed {seed}, with all rules kept");
     kinds.add(noticed.counts);
     true
@@ -123,7 +124,7 @@ fn each_broken_rule_is_noticed() {
     }
     let of_log = OF_LOG.into_iter().filter(|rule| !is_noticed(*rule, |_| true, &mut kinds));
     unnoticed.extend(of_log.map(Mutation::name));
-    // A transaction in part is rarer than what is first noticed.
+    // A transaction in part is rarer than the fault noticed first.
     let is_partial = |counts: &WrongCounts| counts.partial > 0;
     assert!(is_noticed(Mutation::CountFirstPiece, is_partial, &mut kinds));
     println!("{kinds:?}");

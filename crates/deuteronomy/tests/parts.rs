@@ -1,5 +1,5 @@
-//! Transactions that log their writes in parts: those that are larger than a frame of the log, and
-//! all of them where writes are logged at once.
+//! Transactions with writes logged in parts: transactions larger than a frame of the log, and all
+//! transactions where writes are logged at once.
 #![allow(missing_docs)]
 
 use hyades_deuteronomy::{
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 const BUFFER: usize = 1 << 16;
 const BOTH: [UpdateLogging; 2] = [UpdateLogging::AtCommit, UpdateLogging::AtOnce];
-/// What describes a key of one byte and its value in a part, at most.
+/// The most overhead of a key of one byte and its value in a part.
 const BESIDE: usize = 30;
 
 fn open(dir: &Path, logging: UpdateLogging, data: &Arc<MemoryData>) -> Database {
@@ -87,7 +87,7 @@ fn a_write_fits_up_to_a_frame_and_not_beyond() {
     }
 }
 
-/// Whether what a record holds at most, and one byte more, is recovered.
+/// Whether the largest content of a record, and one byte more, are recovered.
 #[test]
 fn a_transaction_of_exactly_a_frame_and_of_a_byte_more_is_recovered() {
     for more in 0..60 {
@@ -125,7 +125,7 @@ fn what_has_not_committed_is_not_recovered_though_its_parts_are_durable() {
     assert_eq!(content(&database).into_keys().collect::<Vec<_>>(), [b"c"]);
 }
 
-/// A checkpoint while a transaction has logged a part and not its record.
+/// A checkpoint while a transaction has logged a part but no record.
 #[test]
 fn a_resume_point_is_never_between_the_parts_of_what_is_not_applied() {
     let dir = tempfile::tempdir().unwrap();
@@ -141,7 +141,7 @@ fn a_resume_point_is_never_between_the_parts_of_what_is_not_applied() {
     long.put(b"late", b"1").unwrap();
     let ticket = long.commit().unwrap();
     ticket.wait().unwrap();
-    // The data component keeps only what the checkpoint has made stable.
+    // The data component keeps only the operations made stable by the checkpoint.
     drop((one, two, database));
     let data = Arc::new(data.after_crash(|| false));
     let database = open(dir.path(), UpdateLogging::AtOnce, &data);
@@ -150,7 +150,7 @@ fn a_resume_point_is_never_between_the_parts_of_what_is_not_applied() {
     assert_eq!(content.len(), 202);
 }
 
-/// A log that was written in one way is opened in the other.
+/// A log written in one way is opened in the other.
 #[test]
 fn both_ways_recover_to_the_same_state() {
     let mut found = Vec::new();
@@ -197,7 +197,7 @@ fn readers_log_as_the_options_say_and_nothing_else_differs() {
         session.execute(|tx| tx.put(b"a", b"1")).unwrap();
         let before = database.log().stats(0).frame_bytes;
         for _ in 0..5 {
-            // What it reads is durable.
+            // The version read is durable.
             let read = session.execute(|tx| tx.get(b"a")).unwrap();
             assert_eq!(read.as_deref(), Some(&b"1"[..]));
         }
@@ -207,7 +207,7 @@ fn readers_log_as_the_options_say_and_nothing_else_differs() {
     }
 }
 
-/// The parts of a transaction without a record stay in the log, with its timestamp.
+/// The parts of a transaction without a record stay in the log, with the timestamp.
 #[test]
 fn no_timestamp_of_a_part_is_given_out_again() {
     let dir = tempfile::tempdir().unwrap();
@@ -225,7 +225,7 @@ fn no_timestamp_of_a_part_is_given_out_again() {
     assert!(next > ts, "{next} after {ts}");
 }
 
-/// A record of a transaction that has only read is not one that was applied again.
+/// A record of a read-only transaction does not count as applied again.
 #[test]
 fn readers_do_not_count_as_redone() {
     let dir = tempfile::tempdir().unwrap();
@@ -243,8 +243,8 @@ fn readers_do_not_count_as_redone() {
     assert_eq!((recovered.transactions, recovered.keys), (1, 1), "{recovered:?}");
 }
 
-/// Waits until the data component has a resume point of a checkpoint, behind that of the opening,
-/// with nothing else going on.
+/// Waits until the data component has a resume point of a checkpoint, behind the opening's, with
+/// nothing else going on.
 fn gets_a_checkpoint(data: &MemoryData, opened: &ResumePoint) {
     let until = Instant::now() + Duration::from_secs(60);
     while data.resume_point().unwrap().unwrap() == *opened {
@@ -253,7 +253,7 @@ fn gets_a_checkpoint(data: &MemoryData, opened: &ResumePoint) {
     }
 }
 
-/// What is committed is applied at once, whether or not an older transaction is active.
+/// Commits are applied at once, with or without an older active transaction.
 fn open_with_little_redo(dir: &Path, streams: usize, data: &Arc<MemoryData>) -> Database {
     let mut log = LogOptions::new(vec![dir.to_owned()], streams);
     log.device = MemoryDevice::shared();

@@ -1,4 +1,4 @@
-//! Several threads apply a batch: what a resume point passes, and what failures leave.
+//! Several threads apply a batch: the limits of a resume point, and the state after failures.
 #![allow(missing_docs)]
 
 use hyades_deuteronomy::{
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-/// Longer than anything takes that works.
+/// Longer than any working operation.
 const LONG: Duration = Duration::from_secs(60);
 
 fn options(dir: &Path, threads: usize) -> Options {
@@ -26,16 +26,16 @@ fn options(dir: &Path, threads: usize) -> Options {
     options
 }
 
-/// What happens when a piece is applied: before that, with its number.
+/// The act before a piece is applied, with the piece's number.
 type Before = dyn Fn(usize, &[Operation<'_>]) -> Result<(), Error> + Send + Sync;
 
-/// The data component in memory, which takes pieces.
+/// The data component in memory, with batches in pieces.
 struct Pieces {
     data: Arc<MemoryData>,
     before: Box<Before>,
     /// How many were begun.
     begun: AtomicUsize,
-    /// The keys that are being applied, and the most threads that were at it at a time.
+    /// The keys under application, and the most threads at work at a time.
     under_way: Mutex<(BTreeSet<Vec<u8>>, usize, usize)>,
     /// Of each checkpoint, whether threads were applying meanwhile.
     checkpoints: Mutex<Vec<bool>>,
@@ -84,7 +84,7 @@ impl DataLayer for Pieces {
     }
 }
 
-/// Writes this many keys from a number on, in one transaction, and waits until it is acknowledged.
+/// Writes `keys` keys from a number on, in a single transaction, and waits for the acknowledgement.
 fn write(database: &Database, from: u32, keys: u32) -> Result<(), Error> {
     let mut session = database.session()?;
     session.execute(|tx| {
@@ -92,7 +92,7 @@ fn write(database: &Database, from: u32, keys: u32) -> Result<(), Error> {
     })
 }
 
-/// What a crash leaves of the data component, and the log, still hold these keys.
+/// Checks that the state of the data component after a crash, and the log, still hold the keys.
 fn is_recovered(dir: &Path, data: &MemoryData, keys: u32, rng: &mut fastrand::Rng) {
     let kept = rng.f64();
     let data = Arc::new(data.after_crash(|| rng.f64() < kept));
@@ -111,8 +111,8 @@ fn is_recovered(dir: &Path, data: &MemoryData, keys: u32, rng: &mut fastrand::Rn
 #[test]
 fn threads_apply_at_the_same_time_and_have_no_key_in_common() {
     let dir = tempfile::tempdir().unwrap();
-    // Until two pieces have met, each waits for another: on one that has none meanwhile more is
-    // written, for which the next batch is cut.
+    // Until two pieces have met, each waits for another: during a lone piece's wait more is
+    // written, so that the next batch is cut.
     let (under_way, met) = (Mutex::new((0, false)), Condvar::new());
     let slow = move |_, _: &[Operation<'_>]| {
         let mut state = under_way.lock().unwrap();
@@ -144,7 +144,7 @@ fn threads_apply_at_the_same_time_and_have_no_key_in_common() {
     assert_eq!(data.data.items(), 2560);
 }
 
-/// What other threads wait for.
+/// A flag awaited by other threads.
 #[derive(Default)]
 struct Flag {
     is_set: Mutex<bool>,
@@ -205,8 +205,8 @@ fn a_resume_point_passes_only_what_all_threads_have_applied() {
     is_recovered(dir.path(), &data.data, 2000, &mut fastrand::Rng::with_seed(1));
 }
 
-/// From the piece with this number on nothing is applied any more, on any thread, as where the
-/// process is killed; some pieces are slow. Returns how many were begun.
+/// From the piece with the number `death` on nothing is applied any more, on any thread, as after a
+/// kill of the process; some pieces are slow. Returns the number of begun pieces.
 fn dies_at(death: usize, rng: &mut fastrand::Rng) -> usize {
     let dir = tempfile::tempdir().unwrap();
     let seed = rng.u64(..);
@@ -267,7 +267,7 @@ fn a_failure_on_any_thread_stops_the_log_and_loses_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let came = [Flag::default(), Flag::default()];
         let fails = move |_, _: &[Operation<'_>]| {
-            // Each of the two threads has a piece: neither goes on to take that of the other.
+            // Each of the two threads has a piece: neither goes on to take the other's piece.
             let own = usize::from(is_helper());
             came[own].set();
             came[1 - own].wait();
@@ -293,7 +293,7 @@ fn a_failure_on_any_thread_stops_the_log_and_loses_nothing() {
     }
 }
 
-/// Holds pieces until it is told to let them go on.
+/// Holds pieces until told to let pieces go on.
 #[derive(Default)]
 struct Gate {
     /// How many pieces have come, and how many may go on.
@@ -323,18 +323,18 @@ impl Gate {
         self.until(|(_, allowed)| *allowed >= number);
     }
 
-    /// Waits until this many pieces have come.
+    /// Waits until `pieces` pieces have come.
     fn wait_for(&self, pieces: usize) {
         self.until(|(come, _)| *come >= pieces);
     }
 
-    /// Lets this many pieces go on, of all that come.
+    /// Lets `pieces` of all pieces go on.
     fn allow(&self, pieces: usize) {
         self.change(|(_, allowed)| *allowed = pieces);
     }
 }
 
-/// Longer than between two looks of the proxy at what waits.
+/// Longer than between two looks of the proxy at the waiting records.
 fn until_the_next_look() {
     std::thread::sleep(Duration::from_millis(20));
 }
@@ -353,19 +353,19 @@ fn threads_become_more_while_what_waits_does_and_fewer_afterwards() {
     let data = Pieces::new(Arc::new(MemoryData::outliving()), holds);
     let mut settings = options(dir.path(), 1);
     settings.proxy_threads = 1..=2;
-    // Less than waits below: so it does not matter whether a processor is idle.
+    // Less than waits below: so an idle processor does not matter.
     settings.lag_bytes = 16 << 10;
     let database = Database::open(settings, data.clone()).unwrap();
     let write_each = |from: u32, transactions: u32| {
         (0..transactions).try_for_each(|n| write(&database, from + 1000 * n, 1000)).unwrap();
     };
-    // The first look. What is written while the first piece is held waits at the second look.
+    // The first look. Writes during the hold of the first piece wait at the second look.
     write(&database, 0, 1).unwrap();
     gate.wait_for(1);
     write_each(1, 5);
     until_the_next_look();
     gate.allow(1);
-    // A full batch, which could be cut. More waits at the third look than at the second.
+    // A full batch, fit to be cut. More waits at the third look than at the second.
     gate.wait_for(2);
     write_each(5001, 10);
     until_the_next_look();
@@ -374,7 +374,7 @@ fn threads_become_more_while_what_waits_does_and_fewer_afterwards() {
     // Two pieces at a time.
     gate.wait_for(4);
     assert_eq!(database.proxy_threads(), 2);
-    // More than that are not allowed, however much waits.
+    // More threads are not allowed, with any number of waiting records.
     write_each(15_001, 20);
     until_the_next_look();
     gate.allow(usize::MAX);

@@ -1,4 +1,4 @@
-//! Keys that are deleted are in the way of none.
+//! Deleted keys do not slow down a queue.
 #![allow(missing_docs)]
 
 use hyades_deuteronomy::{Database, Error, LogOptions, MemoryData, Options};
@@ -7,7 +7,7 @@ use hyades_platform::device::MemoryDevice;
 use std::ops::Bound::Unbounded;
 use std::sync::Arc;
 
-/// The first key is taken, and one is added behind the last, again and again.
+/// The first key is taken, and a key is added behind the last, again and again.
 #[test]
 fn a_queue_stays_as_fast_as_it_is_however_many_have_gone_through() {
     const LIVE: u64 = 1000;
@@ -40,7 +40,7 @@ fn a_queue_stays_as_fast_as_it_is_however_many_have_gone_through() {
         rounds.push((thread_cpu_ns() - begun) / ROUND);
     }
     println!("{rounds:?} ns, {} items", data.items());
-    // The data component forgets what was deleted now and then, and the machine may be busy.
+    // The data component forgets deleted keys now and then, and the machine may be busy.
     let (first, last) = (rounds[0], rounds[10..].iter().min().unwrap());
     assert!(*last <= 4 * first + 20_000, "{rounds:?}");
 }

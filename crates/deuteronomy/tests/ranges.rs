@@ -1,4 +1,4 @@
-//! Scans: what they return, and what they conflict with.
+//! Scans: results and conflicts.
 #![allow(missing_docs)]
 
 #[path = "common/between.rs"]
@@ -44,15 +44,15 @@ fn write(session: &mut Session, writes: &[(&str, Option<&[u8]>)]) {
     drop(tx.commit().unwrap());
 }
 
-/// Leaves all that is committed to the data component.
+/// Leaves all committed versions to the data component.
 fn empty_the_table(database: &Database, session: &mut Session) {
-    // What was read since the last sweep stays for one more. Each time the sweep ends with the
-    // bucket of the filler, which may be any: two whole ones are in three.
+    // Versions read since the last sweep stay for another sweep. Each time the sweep ends with the
+    // bucket of the filler, any bucket: three sweeps contain two whole sweeps.
     for _ in 0..3 {
         write(session, &[("\u{7f}filler", Some(&[0; 3300]))]);
         while database.log().step(0) {}
         database.step_proxy().unwrap();
-        // There may be more buckets than one transaction sweeps.
+        // There may be more buckets than swept by a single transaction.
         drop(session.begin().unwrap());
         drop(session.begin().unwrap());
     }
@@ -77,7 +77,7 @@ fn a_scan_returns_what_is_in_its_range_wherever_it_is() {
     write(&mut session, &[("a", x), ("c", x), ("e", x), ("g", x), ("i", x)]);
     write(&mut session, &[("e", None)]);
     empty_the_table(&database, &mut session);
-    // In the table: a new key, an old one with a newer value, one that was deleted.
+    // In the table: a new key, an old key with a newer value, a deleted key.
     write(&mut session, &[("b", x), ("c", Some(b"y")), ("g", None)]);
     let mut tx = session.begin().unwrap();
     tx.put(b"d", b"own").unwrap();
@@ -126,7 +126,7 @@ fn an_older_writer_into_what_was_scanned_aborts() {
     drop(younger.commit().unwrap());
     assert_eq!(keys(&mut scanner, Included("b"), Excluded("d"), 9), "bb", "as of its timestamp");
     drop(scanner.commit().unwrap());
-    // It was committed, and the range is still protected from those that were active.
+    // The scanner was committed, and the range is still protected from then active transactions.
     let mut scanner = three.begin().unwrap();
     let mut second = two.begin().unwrap();
     assert_eq!(keys(&mut second, Unbounded, Excluded("c"), 9), "abb");
@@ -136,7 +136,7 @@ fn an_older_writer_into_what_was_scanned_aborts() {
     }
     assert!(is(&scanner.put(b"aa", b""), Abort::ReadByYounger));
     drop(scanner);
-    // A pending version of an older transaction: the scan waits for it.
+    // A pending version of an older transaction: the scan waits for the older transaction.
     let (mut older, mut younger) = (one.begin().unwrap(), two.begin().unwrap());
     older.put(b"k", b"").unwrap();
     assert!(is(&younger.scan(Included(b"j"), Excluded(b"l"), 9), Abort::Unfinished));
@@ -155,7 +155,7 @@ fn a_scan_whose_versions_are_gone_aborts() {
     write(&mut two, &[("b", Some(b"2"))]);
     while database.log().step(0) {}
     assert!(database.step_proxy().unwrap());
-    // In the table, which keeps what an active transaction may read.
+    // In the table, with the versions readable for an active transaction.
     let rows = old.scan(Unbounded, Unbounded, 9).unwrap();
     assert!(rows.iter().all(|(_, value)| **value == *b"1"));
     drop(old);
@@ -164,7 +164,7 @@ fn a_scan_whose_versions_are_gone_aborts() {
     write(&mut two, &[("c", Some(b"2"))]);
     while database.log().step(0) {}
     assert!(database.step_proxy().unwrap());
-    // Its own reads of `c` find that it is not there as of its timestamp, or cannot tell.
+    // Own reads of `c` find the key absent as of the timestamp, or cannot tell.
     let scanned = old.scan(Included(b"c"), Excluded(b"d"), 9);
     assert!(is(&scanned, Abort::SnapshotTooOld), "{scanned:?}");
 }

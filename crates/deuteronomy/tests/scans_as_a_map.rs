@@ -1,5 +1,5 @@
-//! Scans answer as an ordered map does, wherever keys are: in the table, in the data component, in
-//! both, deleted in one of them.
+//! Scans answer like an ordered map, with keys anywhere: in the table, in the data component, in
+//! both, deleted in either.
 #![allow(missing_docs)]
 
 use hyades_deuteronomy::{
@@ -25,7 +25,7 @@ fn open(dir: &Path, data: Arc<dyn DataComponent>) -> Database {
     Database::open(options, data).unwrap()
 }
 
-/// A key of 0 to 3 bytes, of few letters, so that many are prefixes of others.
+/// A key of 0 to 3 bytes, of few letters, so that many are prefixes of other keys.
 fn key(rng: &mut fastrand::Rng) -> Vec<u8> {
     (0..rng.usize(0..=3)).map(|_| rng.u8(b'a'..b'n')).collect()
 }
@@ -82,7 +82,7 @@ fn compare(tx: &mut Transaction<'_>, map: &Map, rng: &mut fastrand::Rng) {
     assert_eq!(rows, expected, "{range:?} {order:?} {limit}");
 }
 
-/// Runs a transaction, which commits or not, and compares its scans with a map.
+/// Runs a transaction, with or without a commit, and compares its scans with a map.
 fn run(session: &mut Session, map: &mut Map, rng: &mut fastrand::Rng) {
     let (mut tx, mut own) = (session.begin().unwrap(), map.clone());
     // At times more than a piece of a scan.

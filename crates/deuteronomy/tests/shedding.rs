@@ -1,5 +1,5 @@
-//! Where the budget of memory is exhausted, the youngest transaction is aborted, and older ones go
-//! on.
+//! Where the budget of memory is exhausted, the youngest transaction is aborted, and older
+//! transactions go on.
 #![allow(missing_docs)]
 
 use hyades_deuteronomy::{Abort, Database, Error, LogOptions, MemoryData, Options, Session};
@@ -11,7 +11,7 @@ use std::sync::{Arc, Barrier, Mutex};
 use std::time::{Duration, Instant};
 
 const BUDGET: usize = 64 << 10;
-/// Longer than anything takes that works.
+/// Longer than any working operation.
 const LONG: Duration = Duration::from_secs(60);
 
 fn open(dir: &Path, patience: Duration) -> Database {
@@ -33,7 +33,7 @@ fn is_shed<T>(result: &Result<T, Error>) -> bool {
     matches!(result, Err(Error::Aborted(Abort::Shed)))
 }
 
-/// Runs a transaction that takes a quarter of the budget, and some time.
+/// Runs a transaction of a quarter of the budget, and some time.
 fn run_young(session: &mut Session, thread: u8, seed: u64) -> Result<(), Error> {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut tx = session.begin()?;
@@ -66,7 +66,7 @@ fn an_old_large_transaction_among_many_young_ones_always_commits() {
                 for round in 0..ROUNDS {
                     begun.wait();
                     for seed in 0.. {
-                        // Those that are aborted are not of interest here.
+                        // Aborts are not of interest here.
                         let seed = (round << 32) + (seed << 8) + thread as u64;
                         match run_young(&mut session, thread as u8, seed) {
                             Ok(()) | Err(Error::Aborted(_)) => {}
@@ -84,8 +84,8 @@ fn an_old_large_transaction_among_many_young_ones_always_commits() {
             is_over.store(false, Ordering::Relaxed);
             let committed = {
                 let mut tx = old.begin().unwrap();
-                // Each key that it will write, it writes early: nothing of a younger one was
-                // evicted then, and has left a floor above it.
+                // The transaction writes each of its keys early: no version of a younger
+                // transaction was evicted by then, with a floor above the transaction.
                 let early = (0..8u8).try_for_each(|key| tx.put(&[0, round as u8, key], b""));
                 begun.wait();
                 let written = early.and_then(|()| {
@@ -117,8 +117,8 @@ fn an_old_large_transaction_among_many_young_ones_always_commits() {
     }
 }
 
-/// An old one and two younger ones, each with a third of the budget. The old one needs more: the
-/// youngest has to abort, and the other one goes on.
+/// An old transaction and two younger transactions, each with a third of the budget. The old
+/// transaction needs more: the youngest has to abort, and the middle transaction goes on.
 #[test]
 fn the_youngest_is_aborted_at_its_next_write_and_no_other() {
     let dir = tempfile::tempdir().unwrap();
@@ -143,7 +143,7 @@ fn the_youngest_is_aborted_at_its_next_write_and_no_other() {
         assert!(room.recv_timeout(wait).is_err(), "there is room although none has left");
         let until = Instant::now() + LONG;
         let shed = loop {
-            // One that it has written: this needs no room.
+            // A key written before: the write needs no room.
             let put = young.put(&[2, 0], b"");
             if put.is_err() || Instant::now() > until {
                 break put;
@@ -177,16 +177,16 @@ fn the_wait_for_a_transaction_that_does_nothing_is_bounded() {
         assert!(is_shed(&put), "{put:?}");
         let waited = began.elapsed();
         assert!((patience..LONG).contains(&waited), "{waited:?}");
-        // The younger one was told, and commits all the same if it writes no more.
+        // The younger transaction was told, and commits all the same if without further writes.
         young.commit().unwrap().wait().unwrap();
     }
 }
 
-/// Two transactions exhaust the budget. What begins beside them is on the same thread, as tasks
-/// are: it must not wait for one that only this thread can end.
+/// Two transactions exhaust the budget. A transaction begun beside the two is on the same thread,
+/// as in tasks: the beginning must not wait for a transaction ended only by the same thread.
 #[test]
 fn begin_answers_at_once_and_what_is_run_by_attempts_after_these() {
-    // Enough that all of them in vain would take more than LONG.
+    // Enough attempts to take more than LONG if all were in vain.
     for (attempts, begins_one) in [(100_000, true), (3, false)] {
         let dir = tempfile::tempdir().unwrap();
         let database = open_with(dir.path(), |options| options.attempts = attempts);

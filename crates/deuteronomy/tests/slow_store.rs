@@ -1,5 +1,5 @@
-//! A data component that is slower than the log, or hangs: memory stays within its budget, writers
-//! are held back, and those that wait for a call that does not return end with an error.
+//! A data component slower than the log, or hanging: memory stays within its budget, writers are
+//! held back, and waits for a hanging call end with an error.
 #![allow(missing_docs)]
 
 use hyades_deuteronomy::{
@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-/// Longer than anything takes that works.
+/// Longer than any working operation.
 const LONG: Duration = Duration::from_secs(60);
 
-/// A gate that calls pass, or wait at.
+/// A gate for calls to pass, or to wait at.
 #[derive(Default)]
 struct Gate {
     is_shut: Mutex<bool>,
@@ -34,7 +34,7 @@ impl Gate {
     }
 }
 
-/// The data component in memory. Applying takes its time, and calls may hang.
+/// The data component in memory. Applying takes time, and calls may hang.
 #[derive(Default)]
 struct SlowStore {
     data: Option<MemoryData>,
@@ -102,11 +102,11 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// The keys fit into memory; what is written to them again and again waits for the data component.
+/// The keys fit into memory; repeated writes to the keys wait for the data component.
 #[test]
 fn what_waits_for_a_slow_data_component_stays_within_the_budget() {
     const BUDGET: usize = 4 << 20;
-    // The second kind takes more beside its values than for these.
+    // The second kind takes more memory beside its values than for the values.
     for (keys, value) in [(200, 8 << 10), (5000, 100)] {
         let dir = tempfile::tempdir().unwrap();
         let store = SlowStore::new();
@@ -140,8 +140,8 @@ fn what_waits_for_a_slow_data_component_stays_within_the_budget() {
         });
         let most_lag = most_lag.into_inner();
         println!("{written} bytes were written, {most_lag} waited at most");
-        // What waits is in the version table, within the budget, or has left it, and then takes up
-        // to half of the budget.
+        // Waiting versions are in the version table, within the budget, or have left the table, and
+        // then take up to half of the budget.
         assert!(most_lag <= BUDGET as u64 * 3 / 2, "{most_lag} bytes wait");
         assert!(written > 0, "none is written any more");
         store.bytes_per_second.store(0, Ordering::Relaxed);
@@ -249,7 +249,7 @@ fn a_checkpoint_holds_up_none_that_needs_room() {
     database.close().unwrap();
 }
 
-/// The log does not grow without end behind a checkpoint that hangs.
+/// The log does not grow without end behind a hanging checkpoint.
 #[test]
 fn a_checkpoint_that_hangs_holds_writers_back_before_the_log_is_long() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Snapshots: reads that conflict with no transaction.
+//! Snapshots: reads without conflicts with transactions.
 #![allow(missing_docs)]
 
 use hyades_deuteronomy::{
@@ -49,7 +49,7 @@ fn a_snapshot_waits_for_no_writer_and_aborts_none() {
         assert_eq!(snapshot.get(b"a").unwrap().as_deref(), Some(&b"1"[..]));
         assert_eq!(snapshot.get(b"c").unwrap(), None);
         assert_eq!(all(&mut snapshot, ScanOrder::Ascending), old);
-        // It writes what the snapshot has read and scanned, and found absent.
+        // The writer writes keys read and scanned by the snapshot, and found absent.
         writer.put(b"b", b"2").unwrap();
         writer.insert(b"c", b"2").unwrap();
         let mut younger = three.begin().unwrap();
@@ -105,14 +105,14 @@ fn a_snapshot_sees_what_its_session_has_written_or_does_not_begin() {
     drop(older);
     let mut snapshot = two.snapshot().unwrap();
     assert_eq!(snapshot.get(b"a").unwrap().as_deref(), Some(&b"1"[..]));
-    // A leaked one ends with the next.
+    // A leaked snapshot ends with the next.
     std::mem::forget(snapshot);
     two.execute(|tx| tx.put(b"a", b"2")).unwrap();
     let mut snapshot = two.snapshot().unwrap();
     assert_eq!(snapshot.get(b"a").unwrap().as_deref(), Some(&b"2"[..]));
 }
 
-/// Transfers between accounts, within a small budget and with data that does not fit into it: each
+/// Transfers between accounts, within a small budget and with data too large for the budget: each
 /// snapshot finds the same sum.
 #[test]
 fn snapshots_beside_threads_that_write_find_whole_transactions() {

@@ -1,4 +1,4 @@
-//! Data components that keep their data in a database of their own.
+//! Data components with the data in a separate database.
 #![allow(missing_docs)]
 #![cfg(any(feature = "redb", feature = "fjall"))]
 
@@ -66,7 +66,7 @@ mod fjall {
     use hyades_deuteronomy::{FjallData, Found, ResumePoint};
     use std::path::Path;
 
-    /// The longest key that it takes.
+    /// The longest key of the store.
     const KEY_BYTES: usize = 65_526;
 
     fn open(dir: &Path) -> FjallData {

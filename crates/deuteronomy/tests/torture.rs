@@ -1,4 +1,4 @@
-//! The transaction component over the data component in memory, on disks that fail.
+//! The transaction component over the data component in memory, on failing disks.
 #![allow(missing_docs)]
 
 #[path = "common/faulty.rs"]
@@ -24,7 +24,7 @@ fn acknowledged_is_recovered_and_reads_are_serializable() {
     assert!(met.redone > 500 && met.dead > 20 && met.aborted.len() >= 4, "{met:?}");
 }
 
-/// The data component in memory, which fails in most lives.
+/// The data component in memory, with failures in most lives.
 struct FaultyMemory {
     data: Arc<MemoryData>,
     fault: Option<(Fault, usize)>,
@@ -65,14 +65,14 @@ fn acknowledged_is_recovered_after_the_data_component_has_failed() {
     assert!(met.committed > 5000 && met.acknowledged > 2000 && met.checkpoints > 100, "{met:?}");
 }
 
-/// Two data components in memory that share the keys. A checkpoint of the second fails in some
-/// lives, that of the opening or a later one: then only the first has it. Each keeps at a crash
-/// what it likes.
+/// Two data components in memory sharing the keys. A checkpoint of the second fails in some lives,
+/// the opening's or a later checkpoint: then only the first component has the checkpoint. Each
+/// keeps an arbitrary part at a crash.
 struct Parts {
     data: [Arc<MemoryData>; 2],
-    /// After how many that work.
+    /// The number of successful checkpoints before the failure.
     fails: Option<usize>,
-    /// How many openings have found one ahead of the other.
+    /// The number of openings with one component ahead of the other.
     ahead: usize,
 }
 
@@ -81,7 +81,7 @@ impl LivingStore for Parts {
         let points = self.data.each_ref().map(|data| data.resume_point().unwrap());
         self.ahead += usize::from(points[0] != points[1]);
         let second = Faulty::new(self.data[1].clone());
-        // In this life only.
+        // In the current life only.
         if let Some(after) = self.fails.take() {
             *second.checkpoint.lock().unwrap() = Some(Fault::Fails);
             second.checkpoint_after.store(after, std::sync::atomic::Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! The transaction component over fjall: the log loses power, both lose their process.
+//! The transaction component over fjall: the log loses power, both lose the process.
 #![allow(missing_docs)]
 
 use hyades_deuteronomy::torture::{FjallStore, LifeCounts, live};

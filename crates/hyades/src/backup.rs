@@ -15,7 +15,7 @@ use std::sync::Arc;
 pub struct BackupReport {
     /// Number of files copied.
     pub files: u64,
-    /// Total size of these files, in bytes.
+    /// Total size of the files, in bytes.
     pub bytes: u64,
     /// Duration in seconds, reading the copy back included.
     pub seconds: f64,
@@ -24,14 +24,14 @@ pub struct BackupReport {
 /// Backs up a running database; see [`crate::Database::backup`].
 pub(crate) fn running(log: &Log, dir: &Path) -> Result<BackupReport, Error> {
     let device = log.device();
-    // A log in memory is backed up to files, since a backup has to outlive the process.
+    // A log in memory is backed up to files, since a backup must survive the process.
     let device = if device.durable() { Arc::clone(device) } else { FileDevice::shared() };
     make(device, dir, |to| Ok(log.backup(to)?))
 }
 
 /// Copies a database that is not open, whether it was closed or crashed, to the new directory
 /// `dir`. `dirs` are all directories of the database; none of them is changed. The copy is read
-/// back and checked, and holds everything that opening the original would recover.
+/// back and checked, and holds everything recovered by opening the original.
 ///
 /// # Errors
 /// The database is in use, damaged or absent, or another crate's; `dir` is not empty; a file cannot
@@ -71,7 +71,7 @@ fn make(
     let began = clock::monotonic_ns();
     let to = Unfinished::begin(device, dir)?;
     let copied = copy(&to)?;
-    // The log has read back its own part of the copy.
+    // The log has already read back its part of the copy.
     inspect::verify_checkpoint(&to.open(LogOptions::new(Vec::new(), 1))?)?;
     to.finish()?;
     let seconds = (clock::monotonic_ns() - began) as f64 / 1e9;

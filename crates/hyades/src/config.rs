@@ -50,13 +50,13 @@ pub enum Protocol {
     /// Parallel streams, each with the changes of one partition of the rows (Zhou et al., 2020).
     /// Data records only.
     Plover,
-    /// Parallel streams with scalable sequence numbers (Zhou et al., 2019): transactions that
-    /// consist of blind writes ([`Transaction::overwrite`]) wait for their own stream alone, all
-    /// others until every stream has passed their number. Data records only.
+    /// Parallel streams with scalable sequence numbers (Zhou et al., 2019): transactions of blind
+    /// writes only ([`Transaction::overwrite`]) wait for their own stream alone, all other
+    /// transactions until every stream has passed their number. Data records only.
     Poplar,
-    /// Parallel streams of commands that are logged before they run (Malviya et al., ICDE 2014,
-    /// section III), as changed in docs/protocols. Closures only read, and procedures state
-    /// their partitions ([`Builder::on`]). Under [`Concurrency::Partitioned`] alone.
+    /// Parallel streams of commands logged before they run (Malviya et al., ICDE 2014, section
+    /// III), as changed in docs/protocols. Closures only read, and procedures state their
+    /// partitions ([`Builder::on`]). Under [`Concurrency::Partitioned`] alone.
     Arrival,
 }
 
@@ -103,61 +103,58 @@ pub enum Concurrency {
     /// Optimistic: transactions are validated at commit (Tu et al., SOSP 2013).
     #[default]
     Silo,
-    /// Optimistic, with timestamps: a transaction may commit although what it has read was
-    /// overwritten meanwhile, as of a time before that (Yu et al., SIGMOD 2016). Histories are
+    /// Optimistic, with timestamps: a transaction may commit although its reads were overwritten
+    /// meanwhile, as of a time before the overwriting (Yu et al., SIGMOD 2016). Histories are
     /// serializable and agree with the order of each [`Session`](crate::Session), but within an
-    /// epoch not always with real time between sessions; calls of a
-    /// [`Database`](crate::Database) take any free session. Runs under the protocols of
-    /// [`Concurrency::runs_under`].
+    /// epoch not always with real time between sessions; calls of a [`Database`](crate::Database)
+    /// take any free session. Runs under the protocols of [`Concurrency::runs_under`].
     TicToc,
-    /// Multi-version: a transaction reads as of the time at which it began, beside any writers, and
-    /// of two that write the same row the first one wins (Larson et al., PVLDB 5(4), 2011, the
-    /// optimistic scheme). One that writes nothing conflicts only where a writer is
-    /// held up in its commit, or if older versions take more memory than
-    /// [`Builder::snapshots`] allows. See [`Isolation`]. While a transaction is open, what was
-    /// deleted since it began stays in memory. Runs under
-    /// the protocols of [`Concurrency::runs_under`].
+    /// Multi-version: a transaction reads as of its beginning, beside any writers, and of two
+    /// writers of a row the first wins (Larson et al., PVLDB 5(4), 2011, the optimistic scheme). A
+    /// transaction without writes conflicts only where a writer is held up in its commit, or if
+    /// older versions take more memory than [`Builder::snapshots`] allows. See [`Isolation`]. While
+    /// a transaction is open, rows deleted since its beginning stay in memory. Runs under the
+    /// protocols of [`Concurrency::runs_under`].
     Hekaton,
     /// Multi-version timestamp order, as in Deuteronomy (Levandoski et al., CIDR 2015): a
-    /// transaction gets its place in the serial order when it begins, reads as of that, and
-    /// conflicts if a later one has read or written before it what it writes. Nothing is validated
-    /// at commit. A transaction that writes also conflicts if a checkpoint or a snapshot is begun
-    /// while it runs, even by itself. Older versions are kept, and what was deleted,
-    /// as under [`Concurrency::Hekaton`]. Runs under the protocols of
+    /// transaction gets its place in the serial order at its beginning, reads as of the place, and
+    /// conflicts if a later transaction has read or written a row before the transaction writes the
+    /// row. Nothing is validated at commit. A transaction with writes also conflicts if a
+    /// checkpoint or a snapshot is begun during its run, even by itself. Older versions and deleted
+    /// rows are kept as under [`Concurrency::Hekaton`]. Runs under the protocols of
     /// [`Concurrency::runs_under`].
     TimestampOrder,
     /// The transactions of a partition run one after the other, from beginning to end (Kallman et
     /// al., PVLDB 1(2), 2008): nothing is validated, and transactions lock only rows that the
-    /// removal of garbage may change: those that they insert or find absent, and those of tables
-    /// with secondary indexes, as they write them. Tables declare their partitions
-    /// ([`Schema::partition_by`], [`Schema::replicated`]), procedures and transactions may state
-    /// theirs ([`Builder::on`], [`Transaction::hold`]). While a transaction runs, others wait that
-    /// need one of its partitions, without a bound: a body that waits for a thread that needs one
-    /// of them waits for ever. Inside a transaction of another database, and in
-    /// [`Session::attempt`](crate::Session::attempt), a transaction conflicts instead of waiting.
-    /// One that reads all partitions and writes nothing reads a snapshot. Runs under the protocols
-    /// of [`Concurrency::runs_under`].
+    /// removal of garbage may change: rows inserted or found absent, and rows of tables with
+    /// secondary indexes on writing. Tables declare their partitions ([`Schema::partition_by`],
+    /// [`Schema::replicated`]), procedures and transactions may state theirs ([`Builder::on`],
+    /// [`Transaction::hold`]). While a transaction runs, transactions that need one of its
+    /// partitions wait, without a bound: a body that waits for a thread in need of one of the
+    /// body's partitions waits for ever. Inside a transaction of another database, and in
+    /// [`Session::attempt`](crate::Session::attempt), a transaction conflicts instead of waiting. A
+    /// transaction that reads all partitions and writes nothing reads a snapshot. Runs under the
+    /// protocols of [`Concurrency::runs_under`].
     Partitioned,
 }
 
-/// What transactions that write are protected from, see [`Builder::isolation`].
+/// The protection of transactions with writes, see [`Builder::isolation`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Isolation {
-    /// Everything: there is an order of the transactions in which they could have run one at a
-    /// time.
+    /// Full: there is an order in which the transactions could have run one at a time.
     #[default]
     Serializable,
-    /// A transaction reads as of the time at which it began, and no other one has overwritten since
-    /// what it writes. It may commit although what it has read was overwritten meanwhile: two
-    /// transactions that read the same rows and each write another one of them may both commit
-    /// (write skew), which breaks a rule that spans several rows. Primary keys and unique indexes
+    /// A transaction reads as of its beginning, and the rows that it writes have not been
+    /// overwritten since. The transaction may commit although its reads were overwritten meanwhile:
+    /// two transactions that read the same rows and each write a different row of them may both
+    /// commit (write skew), which breaks a rule over several rows. Primary keys and unique indexes
     /// stay unique. Under [`Concurrency::Hekaton`].
     Snapshot,
 }
 
 impl Concurrency {
-    /// Returns its name, as in manifests and on the command line.
+    /// Returns the name of the concurrency control, as in manifests and on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Concurrency::NoWait => "no-wait",
@@ -169,7 +166,7 @@ impl Concurrency {
         }
     }
 
-    /// Whether it runs the transactions of a partition one after the other.
+    /// Whether the transactions of a partition run one after the other.
     pub(crate) fn has_partitions(self) -> bool {
         self == Concurrency::Partitioned
     }
@@ -235,7 +232,7 @@ pub struct Builder {
     pub(crate) sites: Option<usize>,
     pub(crate) asynchronous: bool,
     pub(crate) session_order: bool,
-    /// Of the handles that it returns.
+    /// The origin of the returned handles.
     pub(crate) origin: Origin,
 }
 
@@ -276,7 +273,7 @@ impl Builder {
         self
     }
 
-    /// Sets the concurrency control. By default it is chosen when the database is opened:
+    /// Sets the concurrency control. The default is chosen when the database is opened:
     /// [`Concurrency::Hekaton`] for [`Isolation::Snapshot`], [`Concurrency::NoWait`] with
     /// [`Builder::patience`], [`Concurrency::Partitioned`] for [`Protocol::Arrival`] and with
     /// [`Builder::sites`], and otherwise [`Concurrency::Silo`].
@@ -298,8 +295,8 @@ impl Builder {
         self
     }
 
-    /// Adds a log directory beside the one given to [`Builder::open`]. Streams are placed in all
-    /// directories in turn. All of them belong to the database: give them at each opening.
+    /// Adds a log directory beside the directory given to [`Builder::open`]. Streams are placed in
+    /// all directories in turn. All directories belong to the database: give them at each opening.
     pub fn log_dir(mut self, dir: impl AsRef<Path>) -> Self {
         self.log.dirs.push(dir.as_ref().to_path_buf());
         self
@@ -337,10 +334,10 @@ impl Builder {
         self
     }
 
-    /// Takes checkpoints often enough that replaying the log, after the checkpoint's image has been
-    /// loaded, takes at most this long, 1 ms to a year. The estimate is based on the speed of the
-    /// last replay. If the bound cannot be kept, [`crate::Database::checkpoints`] reports by how
-    /// much and why. Off by default.
+    /// Takes checkpoints often enough that replaying the log, after loading the checkpoint's image,
+    /// takes at most `bound`, 1 ms to a year. The estimate is based on the speed of the last
+    /// replay. If the bound cannot be kept, [`crate::Database::checkpoints`] reports by how much
+    /// and why. Off by default.
     pub fn max_recovery(mut self, bound: Duration) -> Self {
         self.checkpoints.max_recovery = Some(bound);
         self
@@ -366,7 +363,7 @@ impl Builder {
         self
     }
 
-    /// The concurrency control that was set, or is chosen by what was.
+    /// The concurrency control that was set, or is chosen by the other settings.
     pub(crate) fn control(&self) -> Concurrency {
         let by_partitions = self.protocol == Protocol::Arrival || self.sites.is_some();
         let chosen = || match (self.isolation, self.patience) {
@@ -378,35 +375,35 @@ impl Builder {
         self.concurrency.unwrap_or_else(chosen)
     }
 
-    /// Sets how many times a transaction under [`Concurrency::NoWait`] looks again for a lock that
-    /// another one holds before it conflicts. A look takes some nanoseconds; from time to time the
-    /// thread yields. Default: 0, as the name says. Worth some hundreds where many transactions
-    /// write the same few rows after long work. Other concurrency controls have no use for it.
-    /// Transactions that wait for each other's locks end when their patience does, and may meet
-    /// again: keep [`RetrySettings::alone_after`].
+    /// Sets how many times a transaction under [`Concurrency::NoWait`] retries a lock held by
+    /// another transaction before a conflict. A retry takes some nanoseconds; from time to time
+    /// the thread yields. Default: 0, as the name says. Worth some hundreds where many transactions
+    /// write the same few rows after long work. Other concurrency controls have no use for
+    /// patience. Transactions that wait for each other's locks end with their patience, and may
+    /// meet again: keep [`RetrySettings::alone_after`].
     pub fn patience(mut self, looks: u32) -> Self {
         self.patience = looks;
         self
     }
 
-    /// Sets what transactions are protected from. Default: [`Isolation::Serializable`]. Concurrency
-    /// controls other than [`Concurrency::Hekaton`] offer nothing else.
+    /// Sets the isolation of transactions. Default: [`Isolation::Serializable`], the only isolation
+    /// of concurrency controls other than [`Concurrency::Hekaton`].
     pub fn isolation(mut self, isolation: Isolation) -> Self {
         self.isolation = isolation;
         self
     }
 
-    /// Sets how much memory the older versions of rows may take that open snapshots need, and how
-    /// old a snapshot may become. Default: 1 GiB, and any age; see [`SnapshotSettings`].
+    /// Sets how much memory the older versions of rows for open snapshots may take, and how old a
+    /// snapshot may become. Default: 1 GiB, and any age; see [`SnapshotSettings`].
     pub fn snapshots(mut self, change: impl FnOnce(&mut SnapshotSettings)) -> Self {
         change(&mut self.snapshots);
         self
     }
 
-    /// Declares a table. If the directory already has it, its rows are kept, and the declaration
-    /// may differ in this:
+    /// Declares a table. If the directory already has the table, its rows are kept, and the
+    /// declaration may differ in:
     ///
-    /// - columns that are new: [nullable](Schema::nullable) ones, or those with a
+    /// - new columns: [nullable](Schema::nullable) columns, or columns with a
     ///   [default](Schema::column_with_default), which existing rows get;
     /// - the order of the columns, which are matched by name;
     /// - secondary indexes that are new, or not declared any more.
@@ -414,15 +411,15 @@ impl Builder {
     /// [`Builder::open`] then changes the table before it returns, which takes a checkpoint; see
     /// "Changing the schema" in docs/guide.md. Any other difference is an error of `open`.
     ///
-    /// The handle is for the database that this builder opens.
+    /// The handle is for the database opened by this builder.
     pub fn table(&mut self, schema: Schema) -> Table {
         self.tables.push(schema);
         Table::declared(self.tables.len() as u32 - 1, self.origin)
     }
 
-    /// Declares the table that the struct `R` describes. If the directory already has it, the
-    /// description may differ from it as [`Builder::table`] says: for example, the struct may have
-    /// a new field that is an `Option` or has a default.
+    /// Declares the table described by the struct `R`. If the directory already has the table, the
+    /// description may differ as [`Builder::table`] says: for example, the struct may have a new
+    /// field that is an `Option` or has a default.
     pub fn table_of<R: TableRow>(&mut self) -> TypedTable<R> {
         TypedTable::of(self.table(R::schema()))
     }
@@ -436,9 +433,9 @@ impl Builder {
     /// Registers a procedure.
     ///
     /// The body must be deterministic: it takes time and randomness from its transaction alone,
-    /// since replay may run it again. It passes on a conflict that an operation returns (with `?`).
-    /// It may run several times for one transaction: after a conflict, and at recovery to find the
-    /// rows to prefetch. Change `version` whenever its behaviour changes.
+    /// since replay may run the body again. The body passes on a conflict of an operation (with
+    /// `?`), and may run several times for one transaction: after a conflict, and at recovery to
+    /// find the rows to prefetch. Change `version` whenever the behaviour of the body changes.
     pub fn procedure<A, R, F>(&mut self, name: &str, version: u32, body: F) -> ProcedureId
     where
         A: DeserializeOwned,
@@ -465,9 +462,10 @@ impl Builder {
         self.add(Procedure::new(name, version, Some(record), body))
     }
 
-    /// Sets which partitions a procedure accesses, given its arguments; see [`Transaction::hold`].
-    /// `A` is the type of its arguments, or a tuple of the first of them. Only
-    /// [`Concurrency::Partitioned`] asks, before the body runs, and not when commands are replayed.
+    /// Sets which partitions a procedure accesses, given the arguments; see [`Transaction::hold`].
+    /// `A` is the type of the arguments, or a tuple of the first arguments. Only
+    /// [`Concurrency::Partitioned`] calls `partitions`, before the body runs, and not when commands
+    /// are replayed.
     ///
     /// ```
     /// use hyades::{Column, Concurrency, Database, Partitions, Schema, Transaction, Type};

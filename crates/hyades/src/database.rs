@@ -40,8 +40,8 @@ use std::time::Duration;
 
 /// An open database, in memory and, with a log, durable. Transactions are serializable.
 ///
-/// Clones are handles to the same database. It is closed when the last handle and the last
-/// [`Session`] are dropped.
+/// Clones are handles to the same database. The database is closed when the last handle and the
+/// last [`Session`] are dropped.
 ///
 /// ```
 /// use hyades::{Abort, Column, Database, Schema, Type};
@@ -87,14 +87,14 @@ pub(crate) struct DatabaseInner {
     pub data_only: bool,
     /// Each session keeps an order of its transactions.
     pub keeps_order: bool,
-    /// Calls are logged before they run, and nothing else is.
+    /// Calls are logged before they run, and only calls are logged.
     pub logs_first: bool,
     pub report: RecoveryReport,
     /// Sessions for [`Database::transact`] and [`Database::call`].
     pub pool: SessionPool,
-    /// The time from commit to acknowledgement, of those.
+    /// The time from commit to acknowledgement, of the pool's sessions.
     pub acknowledged: LatencyHistogram,
-    /// The last field: it frees what all others have retired.
+    /// The last field: frees the objects that all other fields have retired.
     pub _settles: SettleOnDrop,
 }
 
@@ -104,7 +104,7 @@ pub(crate) struct DatabaseInner {
 pub struct Stats {
     /// Attempts at transactions: the sum of `commits`, `conflicts`, `failures` and `panics`.
     pub attempts: u64,
-    /// Attempts that committed, those that only read included.
+    /// Attempts that committed, read-only attempts included.
     pub commits: u64,
     /// Attempts that ended in a conflict.
     pub conflicts: u64,
@@ -114,21 +114,19 @@ pub struct Stats {
     pub panics: u64,
     /// Transactions that ended with [`Error::Starved`]; each of their attempts is in `conflicts`.
     pub starved: u64,
-    /// Deleted rows, and index entries that no longer match a row, that are still in memory. A
-    /// deleted row is kept until its epoch is over
-    /// ([`LogSettings::epoch`](crate::LogSettings::epoch)), and both are kept while an open
-    /// snapshot holds them. Both are freed after later transactions
-    /// of the session that left them, by its [`Session::free_unused`], or after it has ended. See
-    /// [`Database::session`].
+    /// Deleted rows, and index entries that no longer match a row, still in memory. A deleted row
+    /// is kept until its epoch is over ([`LogSettings::epoch`](crate::LogSettings::epoch)), and
+    /// both are kept while an open snapshot holds them. Both are freed after later transactions of
+    /// the session that left them, by its [`Session::free_unused`], or after the session has ended.
+    /// See [`Database::session`].
     pub garbage: u64,
-    /// Bytes of removed rows, index entries, and blocks of rows that were overwritten, which are
-    /// not freed yet, since a transaction may be reading them that began earlier. Of all databases
-    /// of the process, but for 64 KiB of each thread. A few MB, unless a transaction runs for long
-    /// ([`Stats::oldest_pin`]).
+    /// Bytes of removed rows, index entries, and overwritten blocks of rows, not freed yet, since a
+    /// transaction that began earlier may be reading them. Of all databases of the process, but for
+    /// 64 KiB of each thread. A few MB, unless a transaction runs for long ([`Stats::oldest_pin`]).
     pub removed_bytes: u64,
-    /// How long the transaction that has run longest keeps others' removed rows in memory. Of all
-    /// databases of the process. A transaction is seen when this is read, so the time counts from
-    /// the reading before.
+    /// How long the longest-running transaction keeps rows removed by others in memory. Of all
+    /// databases of the process. A transaction is seen when this field is read, so the time counts
+    /// from the previous reading.
     pub oldest_pin: Duration,
     /// Snapshots that are open now.
     pub snapshots: u64,
@@ -138,7 +136,7 @@ pub struct Stats {
     /// beside the indexes. When all snapshots are closed, up to 64 KiB of versions remain for each
     /// session; the deleted rows are freed like other [`Stats::garbage`].
     pub snapshot_bytes: u64,
-    /// Snapshots that were ended before they were closed, and transactions under
+    /// Snapshots that were ended before being closed, and transactions under
     /// [`Concurrency::Hekaton`](crate::Concurrency::Hekaton) that were ended with them, see
     /// [`SnapshotSettings`](crate::SnapshotSettings).
     pub snapshots_ended: u64,
@@ -160,17 +158,17 @@ impl Database {
         Database { shared: Arc::new(shared) }
     }
 
-    /// Creates a session for the calling thread. It is faster than [`Database::transact`] and
-    /// [`Database::call`], since it keeps its buffers and its slot in the log.
+    /// Creates a session for the calling thread. A session is faster than [`Database::transact`]
+    /// and [`Database::call`], since it keeps its buffers and its slot in the log.
     ///
-    /// After each transaction the session frees some of the deleted rows and stale index entries
-    /// that it has left. What remains when it ends is freed by other sessions as they run or end,
+    /// After each transaction the session frees some of the deleted rows and stale index entries it
+    /// has left. The rest at the end of the session is freed by other sessions as they run or end,
     /// by later calls of [`Database::transact`] and [`Database::call`], and by the next checkpoint.
-    /// A session that is idle for long frees it with [`Session::free_unused`]. [`Stats::garbage`]
-    /// counts what remains.
+    /// A long idle session frees the rest with [`Session::free_unused`]. [`Stats::garbage`] counts
+    /// the rest.
     ///
     /// # Errors
-    /// [`Error::Log`] if the log has no free slot: it has 256, one for each session.
+    /// [`Error::Log`] if the log has no free slot: there are 256 slots, one for each session.
     pub fn session(&self) -> Result<Session, Error> {
         Ok(Session::new(self.shared.engine.session()?, self.shared.clone(), Loan::None))
     }
@@ -181,7 +179,7 @@ impl Database {
         Ok(Session::new(inner, self.shared.clone(), loan))
     }
 
-    /// Waits for a transaction, and measures how long.
+    /// Waits for a transaction, and measures the time.
     fn acknowledge(&self, ticket: Ticket) -> Result<(), Error> {
         if !ticket.needs_something() {
             return Ok(());
@@ -192,13 +190,14 @@ impl Database {
         Ok(())
     }
 
-    /// Runs a closure as a transaction and returns once it is acknowledged: its record, and
-    /// everything it depends on, is on disk. The changes are logged as data.
+    /// Runs a closure as a transaction and returns once it is acknowledged: its record, and every
+    /// record it depends on, is on disk. The changes are logged as data.
     ///
-    /// After a conflict the closure runs again, so it must have no effects outside the transaction.
+    /// After a conflict the closure runs again, so the closure must have no effects outside the
+    /// transaction.
     ///
     /// If the closure returns an error, its changes are rolled back and the error is the result.
-    /// That result, too, is returned only once everything it was based on is on disk.
+    /// The error, too, is returned only once everything it was based on is on disk.
     ///
     /// ```
     /// # use hyades::{Database, Error, Table};
@@ -225,12 +224,12 @@ impl Database {
     /// ```
     ///
     /// # Errors
-    /// The closure's; [`Error::Poisoned`] if the log failed before the transaction;
-    /// [`Error::OutcomeUnknown`] if it failed before the transaction was acknowledged;
+    /// The closure's error; [`Error::Poisoned`] if the log failed before the transaction;
+    /// [`Error::OutcomeUnknown`] if the log failed before the transaction was acknowledged;
     /// [`Error::Starved`] if all attempts ended in a conflict ([`Builder::retries`]);
     /// [`Error::Misuse`] inside another transaction of this database; [`Error::Log`] if the
-    /// program's own sessions occupy all 256 slots of the log (if other calls like this one occupy
-    /// some, it waits).
+    /// program's own sessions occupy all 256 slots of the log (if other calls of this kind occupy
+    /// some, the call waits).
     ///
     /// # Panics
     /// If the closure panics. Its changes are rolled back first.
@@ -241,8 +240,8 @@ impl Database {
         self.try_transact(body)?
     }
 
-    /// Like [`Database::transact`], with an error of any type, which stays apart from the errors of
-    /// the database: the inner result is the closure's.
+    /// Like [`Database::transact`], with an error of any type, kept apart from the errors of the
+    /// database: the inner result is the closure's.
     pub fn try_transact<T, E: From<Abort>>(
         &self,
         body: impl FnMut(&Transaction<'_>) -> Result<T, E>,
@@ -257,8 +256,8 @@ impl Database {
     /// [`Database::transact`].
     ///
     /// # Errors
-    /// [`Error::Aborted`] if the procedure did; [`Error::Misuse`] if there is no such procedure,
-    /// the arguments cannot be encoded or the result is not an `R`; otherwise as for
+    /// [`Error::Aborted`] if the procedure aborted; [`Error::Misuse`] if there is no such
+    /// procedure, the arguments cannot be encoded or the result is not an `R`; otherwise as for
     /// [`Database::transact`].
     pub fn call<A: Serialize + ?Sized, R: DeserializeOwned>(
         &self,
@@ -287,7 +286,7 @@ impl Database {
     /// Returns the procedure of this name with the highest version.
     ///
     /// # Errors
-    /// [`Error::Misuse`] if none is registered.
+    /// [`Error::Misuse`] if no such procedure is registered.
     pub fn prepare(&self, name: &str) -> Result<ProcedureId, Error> {
         self.shared.procedures.names.get(name).copied().ok_or_else(|| {
             Error::Misuse(format!(
@@ -296,18 +295,18 @@ impl Database {
         })
     }
 
-    /// Returns what opening found and did.
+    /// Returns the findings and actions of the opening.
     pub fn recovery(&self) -> &RecoveryReport {
         &self.shared.report
     }
 
-    /// Returns a digest of all rows and secondary index entries that does not depend on their
-    /// order. It reads every row. Only meaningful while no transaction runs.
+    /// Returns a digest of all rows and secondary index entries, independent of their order. Reads
+    /// every row. Only meaningful while no transaction runs.
     pub fn digest(&self) -> u64 {
         self.shared.engine.digest()
     }
 
-    /// Counts the rows of all tables. It visits every row. Only meaningful while no transaction
+    /// Counts the rows of all tables by visiting every row. Only meaningful while no transaction
     /// runs.
     pub fn rows(&self) -> u64 {
         self.shared.engine.rows()
@@ -318,7 +317,7 @@ impl Database {
         self.shared.log.as_ref().map_or(0, Log::streams)
     }
 
-    /// Returns the concurrency control, which was set or chosen: see [`Builder::concurrency`].
+    /// Returns the concurrency control, whether set or chosen: see [`Builder::concurrency`].
     pub fn concurrency(&self) -> Concurrency {
         self.shared.concurrency
     }
@@ -348,13 +347,13 @@ impl Database {
         stats
     }
 
-    /// [`Stats::removed_bytes`] alone, which costs next to nothing.
+    /// Returns [`Stats::removed_bytes`] alone, at next to no cost.
     pub fn removed_bytes(&self) -> u64 {
         reclaim::waiting_bytes()
     }
 
     /// Takes a checkpoint now, while transactions run: an image of all rows, from which recovery
-    /// will begin. The log that it covers is truncated.
+    /// will begin. The part of the log covered by the checkpoint is truncated.
     ///
     /// ```
     /// # use hyades::{Database, Schema, Type};
@@ -385,9 +384,9 @@ impl Database {
 
     /// Copies the database to a new directory while transactions run. The copy holds the checkpoint
     /// and the log as far as they are durable at the time of the call, hence every transaction
-    /// acknowledged before. It is read back and checked before this returns. It opens like the
-    /// original, and [`Builder::restore`] can restore any moment since its checkpoint from it.
-    /// Checkpoints and the truncation of the log wait until the copy is complete.
+    /// acknowledged before. The copy is read back and checked before the function returns. The copy
+    /// opens like the original, and [`Builder::restore`] can restore any moment since its
+    /// checkpoint. Checkpoints and the truncation of the log wait until the copy is complete.
     ///
     /// ```
     /// # use hyades::{Database, Schema, Type};
@@ -421,7 +420,7 @@ impl Database {
         self.shared.keeper.as_ref().map(|keeper| keeper.stats()).unwrap_or_default()
     }
 
-    /// Returns the log, for tools; `None` without one.
+    /// Returns the log, for tools; `None` without a log.
     pub fn log(&self) -> Option<&Log> {
         self.shared.log.as_ref()
     }
@@ -431,12 +430,12 @@ impl Database {
         CommitQueue::new(self.shared.references.clone())
     }
 
-    /// Runs what is [posted](Database::post), makes everything durable and closes the log. Other
+    /// Runs the [posted](Database::post) calls, makes everything durable and closes the log. Other
     /// handles and sessions cannot be used any more.
     ///
     /// # Errors
     /// [`Error::Log`] if the log failed; [`Error::Misuse`] on a thread of the database, as in a
-    /// waker, and inside one of its transactions (another thread then closes it).
+    /// waker, and inside one of its transactions (another thread then closes the database).
     pub fn close(self) -> Result<(), Error> {
         self.shared.close()
     }
@@ -452,14 +451,14 @@ impl DatabaseInner {
         let posted = self.posted.clone();
         let on_its_own_thread =
             log.as_ref().is_some_and(Log::is_flusher_thread) || posted.is_own_thread();
-        // Posted calls may wait for the transaction inside which it is closed, and cannot be run
-        // inside it.
+        // Posted calls may wait for the transaction inside which the database is closed, and cannot
+        // be run inside the transaction.
         let on_its_own_thread =
             on_its_own_thread || self.engine.is_inside() || callback::is_on_database_thread();
         let close = move || {
             // A checkpoint, and calls, may wait for the log: not until a flush interval ends.
             log.iter().for_each(Log::stop_collecting);
-            // Before the log, which these calls need.
+            // Before the log: posted calls need the log.
             posted.close();
             if let Some(keeper) = keeper {
                 keeper.stop();
@@ -469,8 +468,8 @@ impl DatabaseInner {
             Ok(closed?)
         };
         if on_its_own_thread {
-            // A waker drops the last handle or closes the database: this thread would wait for
-            // itself.
+            // A waker drops the last handle or closes the database: the current thread would wait
+            // for itself.
             let thread = std::thread::Builder::new().name("close".into());
             let _ = thread.spawn(close);
             return Err(Error::Misuse(

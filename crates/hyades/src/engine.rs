@@ -1,4 +1,4 @@
-//! State that the transactions of a database share.
+//! State shared by the transactions of a database.
 
 pub(crate) mod active;
 pub(crate) mod cut;
@@ -28,17 +28,17 @@ pub(crate) struct RowIdBlock {
     end: u64,
 }
 
-/// Number of row ids that the record of a call states, if it was logged before it ran.
+/// Number of row ids in the block stated by the record of a call that was logged before its run.
 const STATED_ROW_IDS: u64 = 1 << 16;
 
 impl RowIdBlock {
-    /// The ids that a call may draw whose record states this number.
+    /// The ids for a call whose record states this number.
     pub fn stated(number: Option<u64>) -> RowIdBlock {
         let first = number.map_or(0, |number| number.wrapping_mul(STATED_ROW_IDS));
         RowIdBlock { next: first, end: number.map_or(0, |_| first.wrapping_add(STATED_ROW_IDS)) }
     }
 
-    /// Whether it never had any.
+    /// Whether the block never had any ids.
     pub fn is_none(&self) -> bool {
         self.end == 0
     }
@@ -57,7 +57,7 @@ impl RowIdBlock {
     }
 }
 
-/// `S`: what rows and gaps keep.
+/// `S`: the metadata of rows and gaps.
 pub struct Engine<P: LoggingProtocol, S: Stamp = <P as LoggingProtocol>::RowStamp> {
     pub tables: Arc<Vec<TableData<S>>>,
     pub protocol: P,
@@ -73,7 +73,7 @@ pub struct Engine<P: LoggingProtocol, S: Stamp = <P as LoggingProtocol>::RowStam
     pub epoch_interval: Duration,
     /// Updates are installed and logged as whole rows instead of changed columns.
     pub whole_rows: bool,
-    /// Outcomes of calls that were logged before they ran, until records state them.
+    /// Outcomes of calls that were logged before their run, until records state the outcomes.
     pub outcomes: UnstatedOutcomes,
     /// Source of the seeds of transactions.
     seed: AtomicU64,
@@ -101,8 +101,7 @@ impl<P: LoggingProtocol, S: Stamp> Engine<P, S> {
         }
     }
 
-    /// Opens a snapshot. Its readers are acknowledged like a reader of all that was committed by
-    /// now.
+    /// Opens a snapshot. The readers are acknowledged like a reader of all commits by now.
     pub fn open_snapshot(&self, log: Option<&Log>) -> Arc<SnapshotState> {
         self.snapshots.open(&self.epoch, self.cut.active(), || {
             let mut needs = Needs::default();
@@ -134,8 +133,8 @@ impl<P: LoggingProtocol, S: Stamp> Engine<P, S> {
         block(before.expect("there are always more")) / STATED_ROW_IDS
     }
 
-    /// Ends the epoch, before a transaction draws its timestamp, if it is older than it should be.
-    /// `was_idle`: the stream of its session had no backlog.
+    /// Ends an epoch that is too old, before a transaction draws its timestamp. `was_idle`: the
+    /// stream of the session had no backlog.
     #[inline(always)]
     pub fn end_old_epoch(&self, was_idle: bool) {
         // Under a low load no other thread advances the epoch, and a database can be restored only

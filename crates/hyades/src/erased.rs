@@ -1,5 +1,5 @@
-//! Type-erased engine and session: what the public API uses, for any pair of concurrency control
-//! and logging protocol.
+//! Type-erased engine and session: used by the public API, for any pair of concurrency control and
+//! logging protocol.
 
 use crate::checkpoint::keeper::Checkpointed;
 use crate::concurrency::turns::TurnListener;
@@ -25,75 +25,75 @@ pub(crate) trait AnyEngine: Checkpointed {
     fn session(&self) -> Result<Box<dyn AnySession>, Error>;
     fn digest(&self) -> u64;
     fn rows(&self) -> u64;
-    /// What the tables hold, as their writers have counted it.
+    /// Returns the contents of the tables, as counted by the writers.
     fn tables(&self) -> Vec<TableStats>;
-    /// The same, counted by visiting every row.
+    /// Returns the same counts, found by visiting every row.
     #[cfg(feature = "research")]
     fn recount(&self) -> Vec<TableStats>;
-    /// Returns what its protocol keeps of recently used rows.
+    /// Returns the counts of the protocol for recently used rows.
     fn hot_rows(&self) -> HotRows;
-    /// Returns the counters of all its sessions.
+    /// Returns the counters of all sessions.
     fn counts(&self) -> SessionCounts;
     /// Opens a snapshot. [`AnyEngine::close_snapshot`] closes it.
     /// # Errors
     /// As of [`AnyEngine::check_outside`].
     fn open_snapshot(&self) -> Result<Arc<SnapshotState>, Error>;
-    /// Refuses what would wait for calls that are logged and have not run, on a thread that runs a
-    /// transaction: it may be one of them, or they may wait for it.
+    /// Refuses an operation that would wait for logged calls that have not run, on a thread that
+    /// runs a transaction: the transaction may be one of the calls, or the calls may wait for it.
     ///
     /// # Errors
-    /// [`Error::Misuse`]; `what` names what was begun.
+    /// [`Error::Misuse`]; `what` names the operation.
     fn check_outside(&self, what: &str) -> Result<(), Error>;
     /// Whether the calling thread runs a transaction of this engine. Never in a simulation, where
     /// one thread runs several at once.
     fn is_inside(&self) -> bool;
     fn close_snapshot(&self, snapshot: &Arc<SnapshotState>);
     fn snapshots(&self) -> &Snapshots;
-    /// Whether calls are logged before they run, and nothing else is.
+    /// Whether calls are logged before they run, and only calls are logged.
     fn logs_first(&self) -> bool;
-    /// Where they are: sets what is told the seat of each posted call that may run, and 0 once none
-    /// may any more.
+    /// For an engine that logs calls first: sets the listener for the seat of each posted call that
+    /// may run, and for 0 once no call may run any more.
     fn on_ready(&self, ready: Box<TurnListener>);
-    /// Where they are: adds the seat of a posted call, with its epoch slot.
+    /// For an engine that logs calls first: adds the seat of a posted call, with its epoch slot.
     fn add_seat(&self) -> Result<(u32, Arc<EpochSlot>), Error>;
     fn remove_seat(&self, seat: (u32, Arc<EpochSlot>));
     /// A posted call that has arrived may run once its turn has come.
     fn let_run(&self, seat: u32);
 }
 
-/// A call that is logged and has not run.
+/// A call that was logged and has not run.
 pub(crate) struct Arrived {
-    /// Its place in the queues.
+    /// The call's place in the queues.
     pub seat: u32,
-    /// The epoch slot in which it is entered until it has run; that of its session if `None`, as
-    /// for all calls that are not posted.
+    /// The epoch slot entered until the call has run; the slot of the session if `None`, as for all
+    /// calls that are not posted.
     pub slot: Option<Arc<EpochSlot>>,
-    /// Its partitions, and the slots of these that it may access.
+    /// The call's partitions, and the slots of these partitions that the call may access.
     pub set: u64,
     pub slots: u64,
-    /// The number of its procedure in the log.
+    /// The number of the call's procedure in the log.
     pub procedure: u32,
     pub place: ArrivedPlace,
     pub determinism: Determinism,
-    /// The number of the block of row ids that its record states, if any.
+    /// The number of the block of row ids stated in the call's record, if any.
     pub row_ids: Option<u64>,
-    /// What the frontier has to reach before it is acknowledged.
+    /// The positions for the frontier to reach before the call is acknowledged.
     pub needs: Needs,
 }
 
 impl Arrived {
-    /// The seat of a posted call, and its epoch slot.
+    /// The seat of a posted call, and the call's epoch slot.
     pub fn posted_seat(self) -> (u32, Arc<EpochSlot>) {
         (self.seat, self.slot.expect("a posted call has a slot of its own"))
     }
 }
 
-/// How a call has ended that was logged before.
+/// The end of a call that was logged before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ArrivedEnd {
-    /// It committed, or aborted.
+    /// The call committed, or aborted.
     Done,
-    /// It has drawn what its record does not state, and was rolled back: it has to be logged anew.
+    /// The call has drawn values missing in its record, and was rolled back: to be logged anew.
     Lacks(Drawn),
 }
 
@@ -105,35 +105,36 @@ pub(crate) enum Verdict {
     Abandon,
 }
 
-/// How an attempt that does not wait has ended.
+/// The end of an attempt without waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AttemptEnd {
-    /// It committed, or the body abandoned it.
+    /// The attempt committed, or the body abandoned it.
     Done,
-    /// It conflicted with another transaction; or one that starves runs alone.
+    /// The attempt conflicted with another transaction; or a starving transaction runs alone.
     Conflict,
-    /// The body has not run: the log, or a checkpoint, has no room for what it might write.
+    /// The body has not run: the log, or a checkpoint, has no room for the possible writes.
     NoRoom,
 }
 
-/// What a transaction leaves to its caller.
+/// The results of a transaction for the caller.
 #[derive(Default)]
 pub(crate) struct Answer {
-    /// What the frontier has to reach before the transaction is acknowledged.
+    /// The positions for the frontier to reach before the transaction is acknowledged.
     pub needs: Needs,
-    /// The transaction's epoch, and the stream and the end of its record, if it has one.
+    /// The transaction's epoch, and the stream and the end of the record, if there is a record.
     pub position: Option<(EpochNumber, usize, Lsn)>,
-    /// Why a call that was logged before it ran has aborted, whatever its body has returned.
+    /// Why a call that was logged before running has aborted, whatever the body has returned.
     pub refused: Option<Abort>,
-    /// What the record of such a call states beside its arguments.
+    /// The draws stated by the record of such a call beside the arguments.
     pub draws: Drawn,
-    /// Where the session keeps an order: what its last transactions need that may not be durable.
+    /// Where the session keeps an order: the needs of the last transactions that may not be
+    /// durable.
     pub order: Option<Needs>,
 }
 
 impl Answer {
-    /// The transaction has ended, with what it needs: the next one in the session's order follows
-    /// it, and what it has read.
+    /// The transaction has ended, with its needs: the next transaction in the session's order
+    /// follows it, and the transactions it has read from.
     #[inline]
     pub fn keep_order(&mut self) {
         if let Some(order) = &mut self.order {
@@ -142,7 +143,7 @@ impl Answer {
     }
 }
 
-/// An idle session keeps this many bytes of each buffer for what it runs next.
+/// An idle session keeps this many bytes of each buffer for the next transactions.
 pub(crate) const KEPT_BYTES: usize = 32 << 10;
 
 /// A session of some engine.
@@ -154,15 +155,15 @@ pub(crate) trait AnySession: Send {
         body: &mut dyn FnMut(&Transaction<'_>) -> Verdict,
         answer: &mut Answer,
     ) -> Result<(), Error>;
-    /// Logs a call before it runs, and lines it up with the seat of a posted one. It follows what
-    /// needs `order`.
+    /// Logs a call before running it, and lines the call up with the seat of a posted call. The
+    /// call follows the transactions in `order`.
     fn arrive(
         &mut self,
         call: Call<'_>,
         seat: (u32, &Arc<EpochSlot>),
         order: &mut Option<Needs>,
     ) -> Result<Arrived, Error>;
-    /// Runs a posted call whose turn has come.
+    /// Runs a posted call after its turn has come.
     fn run_arrived(
         &mut self,
         arrived: &mut Arrived,
@@ -175,13 +176,13 @@ pub(crate) trait AnySession: Send {
         body: &mut dyn FnMut(&Transaction<'_>) -> Verdict,
         answer: &mut Answer,
     ) -> Result<AttemptEnd, Error>;
-    /// Goes on to a stream that is idle while the session's own is being written.
+    /// Switches to an idle stream while the session's own is being written.
     fn leave_busy_stream(&mut self);
     /// Runs `body` once, as of a snapshot.
     ///
     /// # Errors
-    /// [`Abort::SnapshotEnded`](crate::Abort::SnapshotEnded) if it was ended: what the body has
-    /// found may be wrong; [`Error::Poisoned`].
+    /// [`Abort::SnapshotEnded`](crate::Abort::SnapshotEnded) if the snapshot was ended: the
+    /// findings of the body may be wrong; [`Error::Poisoned`].
     fn read_snapshot(
         &mut self,
         snapshot: &SnapshotState,
@@ -202,8 +203,8 @@ pub(crate) trait AnySession: Send {
     fn hand_over_garbage(&mut self);
     /// Returns how many attempts ended in a conflict.
     fn conflicts(&self) -> u64;
-    /// Whether ended transactions have left something that may be free by now.
+    /// Whether ended transactions have left garbage that may be free by now.
     fn has_unused(&self) -> bool;
-    /// Frees some of it. Returns whether there was some to free.
+    /// Frees some of the garbage. Returns whether there was some to free.
     fn free_unused(&mut self) -> bool;
 }

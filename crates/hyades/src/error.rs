@@ -4,7 +4,7 @@
 use std::fmt;
 
 /// Why an operation or a transaction failed. Small and `Copy`. The engine retries
-/// [`Abort::Conflict`]; all others reach the caller as the transaction's outcome.
+/// [`Abort::Conflict`]; any other abort reaches the caller as the transaction's outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Abort {
@@ -14,7 +14,7 @@ pub enum Abort {
     User(i64),
     /// A row with this primary key or unique secondary key already exists.
     DuplicateKey {
-        /// The table, by its position among those declared.
+        /// The table's position among the declared tables.
         table: u32,
         /// The secondary index's number within the table; `None` means the primary key.
         index: Option<u16>,
@@ -22,27 +22,27 @@ pub enum Abort {
     /// A value does not match the column's type, a key has the wrong number of columns, or a scan's
     /// bound has more columns than the key.
     WrongType {
-        /// The table, by its position among those declared.
+        /// The table's position among the declared tables.
         table: u32,
         /// The column's position; for keys, the position in the key.
         column: u16,
     },
     /// A null for a column that was not declared nullable.
     NullValue {
-        /// The table, by its position among those declared.
+        /// The table's position among the declared tables.
         table: u32,
         /// The column's position.
         column: u16,
     },
     /// A row is larger than [`MAX_ROW_BYTES`](crate::MAX_ROW_BYTES) (16 MiB).
     RowTooLarge {
-        /// The table, by its position among those declared.
+        /// The table's position among the declared tables.
         table: u32,
     },
     /// A primary key, or the columns of a secondary index, are longer than
     /// [`MAX_KEY_BYTES`](crate::MAX_KEY_BYTES).
     KeyTooLarge {
-        /// The table, by its position among those declared.
+        /// The table's position among the declared tables.
         table: u32,
         /// The secondary index's number within the table; `None` means the primary key.
         index: Option<u16>,
@@ -51,7 +51,7 @@ pub enum Abort {
     BadArguments,
     /// A primary key column cannot be updated: delete the row and insert it again.
     KeyColumnChanged {
-        /// The table, by its position among those declared.
+        /// The table's position among the declared tables.
         table: u32,
         /// The column's position.
         column: u16,
@@ -59,25 +59,26 @@ pub enum Abort {
     /// There is no row with the primary key, see
     /// [`TypedTable::require`](crate::TypedTable::require).
     NotFound {
-        /// The table, by its position among those declared.
+        /// The table's position among the declared tables.
         table: u32,
     },
     /// There is no table or index with this number, or the index is a hash table and cannot be
     /// scanned.
     UnknownHandle,
-    /// The handle of a table comes from another builder than the one that opened this database.
+    /// The handle of a table comes from another builder than the builder of this database.
     ForeignHandle {
-        /// The table, by its position among those declared to the other builder.
+        /// The table's position among the tables declared to the other builder.
         table: u32,
     },
-    /// The savepoint was discarded by a rollback to an earlier one, or is another transaction's.
+    /// The savepoint was discarded by a rollback to an earlier savepoint, or is another
+    /// transaction's.
     NoSuchSavepoint,
-    /// A snapshot is read, and nothing can be written in it, see
+    /// A snapshot is read, and nothing can be written there, see
     /// [`Database::snapshot`](crate::Database::snapshot).
     ReadOnly,
     /// A [walk](crate::Transaction::walk) in a procedure whose call may be logged and repeated.
     NotInCall,
-    /// A call accesses rows outside of the partitions that its procedure states
+    /// A call accesses rows outside of the partitions stated by its procedure
     /// ([`Builder::on`](crate::Builder::on)), where calls are logged before they run
     /// ([`Protocol::Arrival`](crate::Protocol::Arrival)).
     OutsidePartitions,
@@ -87,12 +88,14 @@ pub enum Abort {
     /// A call inserts more than 65,536 rows without a primary key, where calls are logged before
     /// they run ([`Protocol::Arrival`](crate::Protocol::Arrival)).
     TooManyRowIds,
-    /// The snapshot was ended, because older versions of rows took too much memory or because it
-    /// was too old, see [`SnapshotSettings`](crate::SnapshotSettings). Open another one.
+    /// The snapshot was ended, because older versions of rows took too much memory or because the
+    /// snapshot was too old, see [`SnapshotSettings`](crate::SnapshotSettings). Open another
+    /// snapshot.
     SnapshotEnded,
-    /// The transaction, or the closure that reads a snapshot, ran for so long that rows which
-    /// others removed meanwhile, and which it might be reading, took more memory than
-    /// [`Builder::removed_limit`](crate::Builder::removed_limit) allows. It has no effect.
+    /// The transaction, or the closure that reads a snapshot, ran for so long that rows removed
+    /// meanwhile by other transactions, and possibly read by this transaction, took more memory
+    /// than [`Builder::removed_limit`](crate::Builder::removed_limit) allows. The transaction has
+    /// no effect.
     RanTooLong,
 }
 
@@ -178,17 +181,18 @@ impl fmt::Display for Abort {
 
 impl std::error::Error for Abort {}
 
-/// A failure of the database or of its use: I/O, corruption, misuse. As text, one sentence that
-/// states the cause and, where there is one, the remedy.
+/// A failure of the database or of its use: I/O, corruption, misuse. As text, one sentence with the
+/// cause and, if any, the remedy.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
     /// The log reported an error: I/O, corruption, a directory in use. The message states file and
     /// offset.
     Log(hyades_wal::Error),
-    /// Wrong use of the API or of a setting. The message states what is right.
+    /// Wrong use of the API or of a setting. The message states the right use.
     Misuse(String),
-    /// What is on disk does not match what the program declares (schema, procedures, protocol).
+    /// The data on disk does not match the declarations of the program (schema, procedures,
+    /// protocol).
     Mismatch(String),
     /// A checkpoint file is missing, damaged, or of another format.
     Checkpoint {
@@ -196,55 +200,55 @@ pub enum Error {
         path: std::path::PathBuf,
         /// The byte in the file at which the fault was found.
         offset: u64,
-        /// What is wrong.
+        /// The fault.
         message: String,
     },
-    /// A checkpoint was written that cannot be loaded. It is not used: the one before it and the
-    /// whole log remain.
+    /// A written checkpoint cannot be loaded. The checkpoint is not used: the previous checkpoint
+    /// and the whole log remain.
     CheckpointRefused {
-        /// The file that was written.
+        /// The written file.
         path: std::path::PathBuf,
         /// The byte in the file at which the fault was found.
         offset: u64,
-        /// What is wrong.
+        /// The fault.
         message: String,
     },
-    /// Writing a checkpoint panicked, with this message. The database keeps running, the checkpoint
-    /// before and the whole log remain, and the next checkpoint starts anew.
+    /// Writing a checkpoint panicked, with this message. The database keeps running, the previous
+    /// checkpoint and the whole log remain, and the next checkpoint starts anew.
     CheckpointPanicked(String),
     /// Replay of the log cannot continue; the message names the record and the procedure. Nothing
     /// was changed.
     Recovery(String),
-    /// The log failed before this transaction was known to be durable: it may or may not survive.
-    /// It is decided when the database is opened again.
+    /// The log failed before this transaction was known to be durable: the transaction may or may
+    /// not survive. The outcome is decided when the database is opened again.
     OutcomeUnknown,
     /// A transaction met conflicts until its attempts or its time were used up, see
-    /// [`RetrySettings`](crate::RetrySettings). It has no effect.
+    /// [`RetrySettings`](crate::RetrySettings). The transaction has no effect.
     Starved {
-        /// Attempts, each of which met a conflict.
+        /// Attempts, each with a conflict.
         attempts: u64,
         /// Time since the first conflict, in seconds.
         seconds: f64,
     },
-    /// Removed rows that are not freed yet take more memory than
-    /// [`Builder::removed_limit`](crate::Builder::removed_limit) allows, since a transaction that
-    /// began earlier is still running, and does nothing by which it could be ended. This
-    /// transaction has no effect.
+    /// Removed rows not freed yet take more memory than
+    /// [`Builder::removed_limit`](crate::Builder::removed_limit) allows, since a transaction begun
+    /// earlier is still running, and does nothing by which it could be ended. This transaction has
+    /// no effect.
     RemovedRows {
-        /// Bytes that are not freed.
+        /// Bytes not freed.
         bytes: u64,
-        /// Since when the oldest transaction has been seen, in seconds.
+        /// The time for which the oldest transaction has been seen, in seconds.
         seconds: f64,
     },
-    /// This number of posted calls have not ended, the most that
-    /// [`Builder::posted_calls`](crate::Builder::posted_calls) allows. Nothing of this one was done
-    /// or logged.
+    /// This number of posted calls have not ended, the most allowed by
+    /// [`Builder::posted_calls`](crate::Builder::posted_calls). Nothing of this call was done or
+    /// logged.
     TooManyPosted(usize),
     /// The transaction ended without a commit, and its changes were rolled back. Operations return
-    /// an [`Abort`]; `?` turns it into this.
+    /// an [`Abort`]; `?` turns the abort into this error.
     Aborted(Abort),
-    /// The closure of a transaction failed with an error of its own, see [`Error::user`]. Its
-    /// changes were rolled back.
+    /// The closure of a transaction failed with its own error, see [`Error::user`]. The changes
+    /// were rolled back.
     User(Box<dyn std::error::Error + Send + Sync>),
     /// The log failed, with this cause. The database accepts no work until it is opened again.
     Poisoned(String),

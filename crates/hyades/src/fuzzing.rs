@@ -9,7 +9,7 @@ use crate::storage::schema::Schema;
 use crate::storage::value::Type;
 use crate::transaction::procedure::decode_result;
 
-/// Decodes bytes as a catalogue, and joins it with the declarations that it states itself.
+/// Decodes bytes as a catalogue, and joins the catalogue with its own declarations.
 pub fn catalogue(bytes: &[u8]) {
     let Ok((tables, procedures)) = entries(bytes) else { return };
     let schemas: Vec<Schema> = tables.into_iter().map(|(_, schema)| schema).collect();
@@ -23,7 +23,7 @@ pub fn catalogue(bytes: &[u8]) {
         }
         assert!(entries(&catalogue.to_bytes()).is_ok(), "a catalogue reads back");
     }
-    // With no declarations, and with one more.
+    // With no declarations, and with an additional declaration.
     let _ = Catalogue::join(bytes, &[], &[], &[], None);
     let more = [&schemas[..], &[Schema::new("one more")]].concat();
     let _ = Catalogue::join(bytes, &more, &[], &[], None);

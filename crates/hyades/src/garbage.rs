@@ -1,42 +1,42 @@
 //! Garbage collection: removes tombstones and stale index entries once no transaction needs them.
 //!
 //! A deleted row stays in its index as a tombstone, because its version and stamps order later
-//! accesses to the key. It can be removed once its version's epoch has passed: a row inserted under
-//! the key then gets a higher version. The gap that the tombstone leaves inherits its stamps.
-//! Waiting until the stamps are old enough to be dropped would not do: a scan that passes a
-//! tombstone again and again keeps it fresh for ever. A stale index entry does not wait for its
-//! epoch to pass. Both wait until no transaction reads what was before. A protocol without stamps
-//! of gaps is told the version ([`LoggingProtocol::removes`]).
+//! accesses to the key. The tombstone can be removed once the epoch of its version has passed: a
+//! row inserted under the key then gets a higher version. The gap left by the tombstone inherits
+//! the stamps. Waiting until the stamps are old enough to be dropped would not do: a scan that
+//! passes a tombstone again and again keeps the tombstone fresh for ever. A stale index entry does
+//! not wait for its epoch to pass. Both wait until no transaction reads the state before. A
+//! protocol without stamps of gaps is told the version ([`LoggingProtocol::removes`]).
 //!
-//! **Snapshots hold nothing in place.** What an open snapshot holds leaves its index all the same,
-//! and is kept beside it ([`crate::storage::kept`]); to readers of the present this is the removal
-//! of a tombstone or an entry. Only a row of a hash table, which no scan passes, stays where it is.
-//! Whether a snapshot holds a row, or needs an entry, the older versions behind the row tell: a row
-//! that was inserted after the newest snapshot has none, and is removed. What is held is freed once
-//! no snapshot is open below the version that ended it.
+//! **Snapshots hold nothing in place.** An item held by an open snapshot leaves its index all the
+//! same, and is kept beside the index ([`crate::storage::kept`]); to readers of the present the
+//! item is removed. Only a row of a hash table, which no scan passes, stays in place. The older
+//! versions behind a row tell whether a snapshot holds the row, or needs an entry: a row inserted
+//! after the newest snapshot has no older versions, and is removed. A held item is freed once no
+//! snapshot is open below the version that ended the item.
 //!
 //! **Each item is recorded once.** A tombstone is recorded by the transaction that deleted the row:
-//! a sweep that finds a version of a later epoch leaves it to the transaction that wrote that
-//! version. An entry is recorded by the transaction that inserted it, if that did not commit, or by
-//! the one whose commit changed the row it described. A transaction that finds an entry in place
+//! a sweep that finds a version of a later epoch leaves the row to the writer of the version. An
+//! entry is recorded by the transaction that inserted the entry, if not committed, or by the
+//! transaction whose commit changed the described row. A transaction that finds an entry in place
 //! and does not commit records nothing: the entry was valid, or recorded, or a transaction in
-//! progress will record it; and a sweep that finds an entry in use keeps it recorded. So retries
-//! record nothing twice.
+//! progress will record the entry; and a sweep that finds an entry in use keeps the entry recorded.
+//! So retries record nothing twice.
 //!
 //! **The backlog is bounded.** After each attempt at a transaction its session checks twice as many
-//! items as the attempt left, plus a few, plus a share of its backlog ([`looks`]). What an open
-//! snapshot holds is not looked at until the snapshot is closed. Otherwise no item blocks those
-//! behind it: a row that is locked or in use goes to the back, and rows are queued in the order in
-//! which they were recorded, so that those whose epoch has passed come first. Let an attempt leave
-//! `p` items, and let a check find the row locked in a fraction `f` of the cases. If `f` is at most
-//! one half, entries do not accumulate. If it is more, their number `n` grows until
-//! `n / 32 = p / (1 - f)`. Rows of the last two epochs come on top. What a transaction of a million
-//! deletions leaves is freed in pieces, which shrink with the backlog.
+//! items as the attempt left, plus a few, plus a share of its backlog ([`looks`]). Items held by an
+//! open snapshot are not looked at until the snapshot is closed. Otherwise no item blocks the items
+//! behind: a locked or used row goes to the back, and rows are queued in the order of their
+//! recording, so that rows of passed epochs come first. Let an attempt leave `p` items, and let a
+//! check find the row locked in a fraction `f` of the cases. If `f` is at most one half, entries do
+//! not accumulate. If `f` is more, the number `n` of entries grows until `n / 32 = p / (1 - f)`.
+//! Rows of the last two epochs come on top. The items of a transaction of a million deletions are
+//! freed in pieces, which shrink with the backlog.
 //!
-//! A session that ends, or returns to the pool, hands over its garbage ([`OrphanedGarbage`]). It is
-//! freed by sessions that end, each in proportion to what it has left itself, so that the same
-//! bound holds; by running sessions, from time to time; and by checkpoints, which free everything
-//! they can.
+//! A session that ends, or returns to the pool, hands over its garbage ([`OrphanedGarbage`]).
+//! Ending sessions free the garbage handed over, each in proportion to its own, so that the same
+//! bound holds; running sessions free some from time to time; and checkpoints free everything they
+//! can.
 
 mod held;
 mod orphaned;
@@ -74,13 +74,13 @@ struct AbsentRow {
 /// Replay does not wait for epochs.
 const REPLAYED: EpochNumber = EpochNumber::ABOVE_ALL;
 
-/// Key of an index entry that may no longer match its row.
+/// Key of an index entry that may no longer match the row.
 struct StaleEntry {
     table: u32,
     index: u16,
     key: KeyBytes,
-    /// At least the version that it does not match; [`Tid::NONE`] at a replay on one version.
-    /// Readers of earlier states need it.
+    /// At least the version without a match; [`Tid::NONE`] at a replay on one version. Readers of
+    /// earlier states need the entry.
     since: Tid,
 }
 
@@ -89,24 +89,24 @@ struct StaleEntry {
 pub(crate) struct Garbage {
     entries: VecDeque<StaleEntry>,
     rows: VecDeque<AbsentRow>,
-    /// What snapshots hold.
+    /// Garbage held by snapshots.
     held: HeldGarbage,
     /// Number of entries and rows after the last sweep.
     before: usize,
     /// Attempts until the next sweep, if the backlog is small.
     pause: u32,
-    /// Sweeps that found the epoch of the first row not yet over.
+    /// Sweeps before the epoch of the first row was over.
     early: u32,
 }
 
-/// With a backlog of at most this, a sweep that removed nothing is not repeated at once.
+/// The largest backlog with which a sweep that removed nothing is not repeated at once.
 const FEW: usize = 64;
 
-/// It is repeated after this many attempts.
+/// The number of attempts until the next sweep after a sweep that removed nothing.
 const PAUSE: u32 = 8;
 
-/// After this many sweeps that came too early the session advances the epoch, if it is old enough:
-/// a session that deletes rarely does not depend on others for that.
+/// The number of premature sweeps after which the session advances the epoch, if old enough: a
+/// session with rare deletions does not depend on the advances of other sessions.
 const EARLY: u32 = 16;
 
 /// Number of entries, and of rows, to check after an attempt that left `noted` items, with a
@@ -118,12 +118,12 @@ fn looks(noted: usize, waiting: usize) -> usize {
     8 + 2 * noted + (waiting / 32).min(256)
 }
 
-/// How a transaction has ended that leaves garbage.
+/// The end of a transaction that leaves garbage.
 pub(crate) enum TransactionEnd<'e, P: LoggingProtocol, S: Stamp> {
     Now(&'e Engine<P, S>),
     /// As a command, on rows of one version.
     Replayed,
-    /// As a command, on rows of several versions, as this one of them.
+    /// As a command, on rows of several versions, with this version.
     Version(Tid),
 }
 
@@ -133,7 +133,7 @@ impl Garbage {
         self.entries.is_empty() && self.rows.is_empty() && self.held.items.is_empty()
     }
 
-    /// Number of items, those that snapshots hold included.
+    /// Number of items, including the items held by snapshots.
     pub fn len(&self) -> usize {
         self.backlog() + self.held.items.len()
     }
@@ -168,14 +168,14 @@ impl Garbage {
     ) {
         let undone = !committed || state.rolled_back;
         let since = || match ended {
-            // The commit is over, so the version is not above the latest one.
+            // The commit is over, so the version is not above the latest TID.
             TransactionEnd::Now(engine) => engine.snapshots.latest(&engine.epoch),
             TransactionEnd::Replayed => Tid::NONE,
             TransactionEnd::Version(tid) => *tid,
         };
         for link in &state.index_changes.links {
             link.entry.unpin();
-            // After a partial rollback it is unknown which entries are in use, so all are recorded.
+            // After a partial rollback the entries in use are unknown, so all entries are recorded.
             if undone && (link.fresh || committed) {
                 let key = KeyBytes::from_slice(link.entry.key());
                 self.add_entry(link.table, link.index, key, since());
@@ -208,15 +208,15 @@ impl Garbage {
         }
     }
 
-    /// Removes, at a replay on several versions, what no record to come needs; the rest stays. No
-    /// record is being replayed.
+    /// Removes, at a replay on several versions, the items that no record to come needs; the rest
+    /// stays. No record is being replayed.
     pub fn sweep_needless<C: ConcurrencyControl<P>, P: LoggingProtocol>(
         &mut self,
         engine: &Engine<P, C::Row>,
         stamp: &mut P::TxnStamp,
     ) {
         let mut guard = pin();
-        // Threads have recorded the items, in no order. What is needed stays as it is.
+        // Threads have recorded the items, in no order. Needed items stay as they are.
         let oldest = oldest(engine);
         self.entries.retain(|entry| {
             guard.refresh();
@@ -230,8 +230,8 @@ impl Garbage {
         });
     }
 
-    /// Removes everything it can, at replay, where no other thread works on these items. Rows that
-    /// have to wait for records still to come are passed to `keep`.
+    /// Removes everything possible, at replay, where no other thread works on these items. Rows
+    /// that have to wait for records still to come are passed to `keep`.
     pub fn sweep_all<C: ConcurrencyControl<P>, P: LoggingProtocol>(
         &mut self,
         engine: &Engine<P, C::Row>,
@@ -253,9 +253,9 @@ impl Garbage {
     }
 
     /// Removes, at a replay on several versions of rows, the garbage of a transaction whose
-    /// versions, or later ones, all records to come see. No record is being replayed. `is_single`:
-    /// whether a row has one version. `matches_kept`: whether an entry of an index matches an older
-    /// version of its row.
+    /// versions, or later versions, are seen by all records to come. No record is being replayed.
+    /// `is_single`: whether a row has one version. `matches_kept`: whether an entry of an index
+    /// matches an older version of its row.
     ///
     /// Another transaction has written a row with several versions later, and has recorded the row
     /// if it deleted the row. The transaction that overwrites a version records the entries that
@@ -376,7 +376,7 @@ impl Garbage {
         }
     }
 
-    /// Puts a row that was swept where it is looked at again.
+    /// Queues a swept row for the next check, if any.
     fn end_sweep_of<P: LoggingProtocol, S: Stamp>(
         &mut self,
         mut row: AbsentRow,
@@ -387,7 +387,8 @@ impl Garbage {
             Swept::Done => {}
             Swept::Held { end, bytes } => self.held.add_row(row, end, bytes, engine),
             Swept::NotYet => {
-                // Locked, or referenced by an index entry. It is checked again in the next epoch.
+                // Locked, or referenced by an index entry. The row is checked again in the next
+                // epoch.
                 if row.epoch != REPLAYED {
                     row.epoch = engine.epoch.current();
                 }
@@ -419,13 +420,14 @@ impl Garbage {
         taken
     }
 
-    /// Bytes of the room that its items take, or have taken.
+    /// Bytes of the room that the items take, or have taken.
     pub fn room_bytes(&self) -> usize {
         let (entries, rows) = (self.entries.capacity(), self.rows.capacity());
         entries * size_of::<StaleEntry>() + rows * size_of::<AbsentRow>() + self.held.room_bytes()
     }
 
-    /// Frees this room, if no item is left and it is larger than `kept`. Returns whether it was.
+    /// Frees the room, if no item is left and the room is larger than `kept`. Returns whether it
+    /// did.
     pub fn free_room(&mut self, kept: usize) -> bool {
         let is_free = self.is_empty() && self.room_bytes() > kept;
         if is_free {
@@ -445,7 +447,7 @@ impl Garbage {
 }
 
 impl AbsentRow {
-    /// Whether its epoch is below the [`horizon`]; always true at replay.
+    /// Whether the row's epoch is below the [`horizon`]; always true at replay.
     fn is_past(&self, horizon: EpochNumber) -> bool {
         self.epoch == REPLAYED || self.epoch < horizon
     }

@@ -1,4 +1,4 @@
-//! Decodes the transaction records of a log for people and tools, without running any of them.
+//! Decodes the transaction records of a log for people and tools, without running any transaction.
 //!
 //! An [`Inspector`] reads the tables and procedures of a log from its manifest; no declaration is
 //! needed. A [`StreamInspector`] decodes the frames of one stream of one incarnation, in order.
@@ -34,7 +34,7 @@ use keys::key_text;
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-/// The tables and procedures that a log knows.
+/// The tables and procedures of a log.
 pub struct Inspector {
     tables: HashMap<u64, KnownTable>,
     procedures: HashMap<u64, (String, u32)>,
@@ -60,17 +60,19 @@ impl KnownTable {
     }
 }
 
-/// Reads and checks every block of the checkpoint, if there is one. Returns its rows and bytes.
+/// Reads and checks every block of the checkpoint, if there is one. Returns the numbers of rows and
+/// bytes.
 ///
 /// # Errors
-/// [`Error::Checkpoint`]: a file is missing, damaged, or of another format; states which and where.
+/// [`Error::Checkpoint`]: a file is missing, damaged, or of another format; states the file and the
+/// place.
 pub fn verify_checkpoint(recovering: &Recovering) -> Result<Option<(u64, u64)>, Error> {
     let checkpoint = recovering.manifest().checkpoint.as_ref();
     checkpoint.map(|checkpoint| verify::verify(recovering, checkpoint)).transpose()
 }
 
-/// Reads every block of the checkpoint, if there is one, and skips damaged ones. Returns the number
-/// of rows and bytes in intact blocks, and the errors.
+/// Reads every block of the checkpoint, if there is one, and skips damaged blocks. Returns the
+/// number of rows and bytes in intact blocks, and the errors.
 pub fn examine_checkpoint(recovering: &Recovering) -> (u64, u64, Vec<Error>) {
     match &recovering.manifest().checkpoint {
         Some(checkpoint) => verify::examine(recovering, checkpoint),
@@ -79,7 +81,7 @@ pub fn examine_checkpoint(recovering: &Recovering) -> (u64, u64, Vec<Error>) {
 }
 
 /// Returns a builder with the protocol, streams and concurrency control of the last opening, but
-/// without tables and procedures. It logs data where the protocol takes data.
+/// without tables and procedures. The builder logs data where the protocol takes data.
 ///
 /// # Errors
 /// [`Error::Mismatch`]: the manifest was written by another version or crate, or has no
@@ -101,16 +103,17 @@ pub fn builder_without_tables(manifest: &Manifest) -> Result<Builder, Error> {
         .record(record))
 }
 
-/// Whether a builder declares the tables of the last opening as they were, and no others: only then
-/// does opening with it leave them as they are.
+/// Whether a builder declares exactly the tables of the last opening, unchanged: only then does
+/// opening with the builder leave the tables unchanged.
 ///
 /// # Errors
-/// Those of reading the catalogue, but for [`Error::Mismatch`], which is a difference.
+/// The errors of reading the catalogue, except [`Error::Mismatch`], since a mismatch is a
+/// difference.
 pub fn declares_same_tables(manifest: &Manifest, builder: &Builder) -> Result<bool, Error> {
     let stored = &manifest.catalogue;
     let Builder { tables, procedures, dropped, .. } = builder;
     match Catalogue::join(stored, tables, procedures, dropped, None) {
-        // What is added to an empty catalogue is not told as a change.
+        // Additions to an empty catalogue are not reported as changes.
         Ok(joined) => Ok(!stored.is_empty() && joined.changes.is_empty()),
         Err(Error::Mismatch(_)) => Ok(false),
         Err(error) => Err(error),
@@ -118,7 +121,7 @@ pub fn declares_same_tables(manifest: &Manifest, builder: &Builder) -> Result<bo
 }
 
 /// Returns a builder with the settings and the tables of the last opening. Procedures are not in
-/// the manifest: register those that the log calls.
+/// the manifest: register the procedures called by the log.
 ///
 /// # Errors
 /// As [`builder_without_tables`].
@@ -134,7 +137,7 @@ impl Inspector {
     /// Reads the catalogue.
     ///
     /// # Errors
-    /// The catalogue is not of the format of this version.
+    /// The catalogue has another format than this version's.
     pub fn new(manifest: &Manifest) -> Result<Inspector, Error> {
         let (tables, procedures) = catalogue::entries(&manifest.catalogue)?;
         Ok(Inspector {
@@ -157,7 +160,7 @@ impl Inspector {
 }
 
 impl Inspector {
-    /// Takes the next change off an encoded body; `None` if it does not fit the catalogue.
+    /// Takes the next change off an encoded body; `None` if the change does not fit the catalogue.
     fn take_change<'b>(
         &self,
         rest: &mut &'b [u8],
@@ -184,15 +187,15 @@ pub struct StreamInspector<'i> {
 }
 
 impl StreamInspector<'_> {
-    /// Starts a chunk. Call it before the chunk's frames are read.
+    /// Starts a chunk. Must be called before the chunk's frames are read.
     pub fn enter(&mut self, chunk: &Chunk) {
         self.decoder.enter(chunk);
     }
 
-    /// Decodes a frame. Returns `None` if it is no transaction's record.
+    /// Decodes a frame. Returns `None` if the frame is no transaction's record.
     ///
     /// # Errors
-    /// The record is not of this version's format.
+    /// The record has another format than this version's.
     pub fn read<'a>(&'a mut self, frame: &Frame<'a>) -> Result<Option<Inspected<'a>>, Error> {
         let Some(Decoded { head, body, stamp }) = self.decoder.decode(frame)? else {
             return Ok(None);
@@ -224,11 +227,11 @@ impl StreamInspector<'_> {
 pub struct Inspected<'a> {
     head: RecordHead,
     body: Cow<'a, [u8]>,
-    /// Bytes of the before-images in the frames ahead of it.
+    /// Bytes of the before-images in the frames ahead of the record.
     before_bytes: u64,
-    /// What the protocol logged beside vectors.
+    /// The data logged by the protocol beside vectors.
     stamp: Option<NumberStamp>,
-    /// What the frontier has to reach for the record to be live, by lane.
+    /// The values that the frontier has to reach for the record to be live, by lane.
     needs: &'a [Lsn],
     predecessors: &'a [Predecessor],
     vectors: bool,
@@ -246,11 +249,11 @@ pub struct Inspected<'a> {
 pub enum Content {
     /// A call of a procedure.
     Command {
-        /// Its name.
+        /// The procedure's name.
         procedure: String,
-        /// Its version.
+        /// The procedure's version.
         version: u32,
-        /// The length of its encoded arguments in bytes.
+        /// The length of the encoded arguments in bytes.
         argument_bytes: usize,
     },
     /// Changed rows.
@@ -265,13 +268,13 @@ pub struct RowChange {
     pub table: String,
     /// The primary key as text, or the hidden row id if the table has no primary key.
     pub key: String,
-    /// What happened to the row.
+    /// The kind of change.
     pub kind: ChangeKind,
     /// The columns written, with their values as text.
     pub columns: Vec<(String, String)>,
 }
 
-/// What happened to a row.
+/// The kind of a row's change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ChangeKind {
@@ -294,8 +297,8 @@ impl Inspected<'_> {
         self.head.command
     }
 
-    /// Returns the LSNs that must be durable for the record to be live, by lane, its own excepted;
-    /// empty if records carry no vectors.
+    /// Returns the LSNs that must be durable for the record to be live, by lane, except the
+    /// record's own LSN; empty if records carry no vectors.
     pub fn validity(&self) -> &[Lsn] {
         if self.vectors { self.needs } else { &[] }
     }
@@ -306,46 +309,49 @@ impl Inspected<'_> {
     }
 
     /// Whether the record is live only if all records with lower numbers are durable, because the
-    /// transaction has read. `None` if that holds for every numbered record, or if records have no
-    /// numbers.
+    /// transaction has read. `None` if the condition holds for every numbered record, or if records
+    /// have no numbers.
     pub fn has_read(&self) -> Option<bool> {
         self.stamp.and_then(|stamp| stamp.has_read)
     }
 
-    /// Whether the transaction is counted by this record: true for exactly one of its records.
+    /// Whether the transaction is counted by this record: true for exactly one record of a
+    /// transaction.
     pub fn counts(&self) -> bool {
         self.stamp.is_none_or(|stamp| stamp.counts)
     }
 
     /// Returns the LSNs up to which replay must be complete before this record, by lane. Empty if
-    /// it waits for nothing, or follows the order of the stream.
+    /// the record waits for nothing, or follows the order of the stream.
     pub fn order(&self) -> &[Lsn] {
         self.order
     }
 
-    /// Returns the transaction's time in microseconds since 1970, if it used the time.
+    /// Returns the transaction's time in microseconds since 1970, if the time was used.
     pub fn time_us(&self) -> Option<i64> {
         self.head.time_us
     }
 
-    /// Returns when its epoch began, in microseconds since 1970, if this record states it.
+    /// Returns the start time of the record's epoch, in microseconds since 1970, if stated by the
+    /// record.
     pub fn epoch_us(&self) -> Option<u64> {
         self.head.epoch_us
     }
 
-    /// Returns the seed of its random numbers, if it used any.
+    /// Returns the seed of the transaction's random numbers, if any were used.
     pub fn seed(&self) -> Option<u64> {
         self.head.seed
     }
 
-    /// Returns what a command read as of, as epoch and sequence number, if it states that: else its
-    /// own TID. Only where replay keeps several versions of rows.
+    /// Returns the TID as of which a command read, as epoch and sequence number, if stated:
+    /// otherwise the command read as of its own TID. Only where replay keeps several versions of
+    /// rows.
     pub fn reads_as_of(&self) -> Option<(u64, u64)> {
         self.head.as_of.map(|tid| (tid.epoch().0, tid.sequence()))
     }
 
-    /// Returns the lowest TID as of which this record, and those that got their positions later,
-    /// read, as epoch and sequence number, if it states that.
+    /// Returns the lowest TID as of which this record, and records whose positions were reserved
+    /// later, read, as epoch and sequence number, if stated.
     pub fn floor(&self) -> Option<(u64, u64)> {
         self.head.floor.map(|tid| (tid.epoch().0, tid.sequence()))
     }
@@ -359,7 +365,7 @@ impl Inspected<'_> {
     /// Decodes the content.
     ///
     /// # Errors
-    /// [`Error::Recovery`] if it does not fit the log's own catalogue.
+    /// [`Error::Recovery`] if the content does not fit the log's own catalogue.
     pub fn content(&self) -> Result<Content, Error> {
         let content = if self.head.command { self.command() } else { self.rows() };
         content.ok_or_else(|| self.misfit())
@@ -433,7 +439,7 @@ fn describe(known: &KnownTable, key: Option<&[u8]>, change: Change<'_>) -> Optio
     Some(RowChange { table: schema.name.clone(), key, kind, columns })
 }
 
-/// What a change of a long value says: which bytes it puts where.
+/// Describes a change of a long value: the new bytes and their places.
 fn edit_text(kind: Type, value: Edit<'_>) -> String {
     match value {
         Edit::Null => text(Value::Null),

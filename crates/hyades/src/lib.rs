@@ -5,8 +5,8 @@
 //!
 //! - **Declare and open.** [`Database::builder`] returns a [`Builder`]. Declare tables, by structs
 //!   ([`Builder::table_of`], [`TableRow`]) or by columns ([`Builder::table`], [`Schema`]), and
-//!   procedures ([`Builder::procedure`]); then [`Builder::open`] a directory. It creates the
-//!   database, or recovers the one that is there. Declare everything again at each opening.
+//!   procedures ([`Builder::procedure`]); then [`Builder::open`] a directory. Opening creates the
+//!   database, or recovers an existing database. Declare everything again at each opening.
 //! - **Run transactions.** [`Database::transact`] runs a closure and returns once the transaction
 //!   is on disk; [`Database::call`] does the same with a procedure. After a conflict the body runs
 //!   again. [`Database::snapshot`] reads a consistent state beside writers.
@@ -39,7 +39,7 @@
 mod backup;
 mod calendar;
 mod checkpoint;
-// What an implementation passes on without naming need not be public, and has no documentation.
+// Types that an implementation passes on without naming need not be public, and have no docs.
 #[cfg_attr(feature = "plug", allow(missing_docs, private_interfaces, private_bounds))]
 mod concurrency;
 mod config;
@@ -79,7 +79,7 @@ mod typed;
 
 /// Devices to which a log can be written, for [`LogSettings::device`](crate::LogSettings::device).
 pub use hyades_platform::device;
-/// The log below the engine: its errors ([`Error::Log`]), and what [`Database::log`] returns.
+/// The log below the engine: its errors ([`Error::Log`]), and the result type of [`Database::log`].
 pub use hyades_wal as wal;
 
 pub use backup::{BackupReport, backup};

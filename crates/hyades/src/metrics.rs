@@ -1,21 +1,21 @@
-//! Metrics: the numbers by which a database is monitored.
+//! Metrics: numbers for the monitoring of a database.
 
 use hyades_platform::latency::{LATENCY_BOUNDS_NS, LatencyCounts};
 use std::fmt::Write;
 
-/// A number of a database, with its name and its meaning.
+/// A number of a database, with its name and meaning.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Metric {
-    /// The name, as Prometheus has it: `hyades_`, what is measured, the unit, `_total` for
-    /// counters.
+    /// The name in the style of Prometheus: `hyades_`, the measured quantity, the unit, `_total`
+    /// for counters.
     pub name: &'static str,
     /// The unit of the value: `transactions`, `bytes`, `seconds`, ...
     pub unit: &'static str,
-    /// What the value means.
+    /// The meaning of the value.
     pub help: &'static str,
-    /// What it is a part of, as names and values: `stream`, `cause`. Values of one name with
-    /// different labels may be added up.
+    /// The measured part, as names and values: `stream`, `cause`. Values of one name with different
+    /// labels may be added up.
     pub labels: Vec<(&'static str, String)>,
     /// The value.
     pub value: MetricValue,
@@ -29,27 +29,27 @@ pub enum MetricValue {
     Counter(f64),
     /// A value that rises and falls.
     Gauge(f64),
-    /// How often which values occurred since the database was opened.
+    /// The frequencies of values since the database was opened.
     Histogram(Histogram),
 }
 
-/// A histogram: how often which values occurred.
+/// A histogram: the frequencies of values.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Histogram {
-    /// Upper bounds, ascending, and how many values were at most this. All values count in the last
-    /// one, whose bound is infinite.
+    /// Upper bounds, ascending, each with the number of values up to the bound. All values count in
+    /// the last bucket, with an infinite bound.
     pub buckets: Vec<(f64, u64)>,
-    /// All values together.
+    /// The sum of all values.
     pub sum: f64,
 }
 
 impl Histogram {
-    /// A histogram of these buckets, the last of which has an infinite bound, and of values with
-    /// this sum.
+    /// Creates a histogram of `buckets`, the last with an infinite bound, and of values with this
+    /// sum.
     ///
     /// # Panics
-    /// The bounds do not ascend to an infinite one, or the counts fall.
+    /// The bounds do not ascend to infinity, or the counts fall.
     pub fn new(buckets: Vec<(f64, u64)>, sum: f64) -> Histogram {
         let ascends = buckets.is_sorted_by(|(a, m), (b, n)| a < b && m <= n);
         let ends = buckets.last().is_some_and(|(bound, _)| *bound == f64::INFINITY);
@@ -68,8 +68,9 @@ impl Histogram {
         Histogram { buckets: buckets.collect(), sum: latencies.sum_ns as f64 / 1e9 }
     }
 
-    /// What this share of the values, 0 to 1, did not exceed, as far as the buckets show: the upper
-    /// bound of a bucket. If that is infinite, the bound below it. `None` if there are no values.
+    /// Returns the value not exceeded by this share of the values, 0 to 1, as far as the buckets
+    /// show: the upper bound of a bucket, or the bound below an infinite bound. `None` if there are
+    /// no values.
     pub fn quantile(&self, share: f64) -> Option<f64> {
         let wanted = (share.clamp(0.0, 1.0) * self.count() as f64).ceil().max(1.0);
         let at = self.buckets.iter().position(|(_, values)| *values as f64 >= wanted)?;
@@ -89,7 +90,7 @@ impl Histogram {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Metrics(Vec<Metric>);
 
-/// Describes a metric that is then given its values.
+/// The description of a metric, before the values of the metric.
 #[derive(Clone, Copy)]
 pub(crate) struct Description {
     pub name: &'static str,
@@ -98,13 +99,13 @@ pub(crate) struct Description {
 }
 
 impl Metrics {
-    /// Returns all metrics. Those of one name are next to each other.
+    /// Returns all metrics. Metrics of one name are next to each other.
     pub fn iter(&self) -> std::slice::Iter<'_, Metric> {
         self.0.iter()
     }
 
-    /// Returns the sum of the counters or gauges of this name over all labels; `None` if there is
-    /// none. Of a histogram, the number of its values.
+    /// Returns the sum of the counters or gauges of this name over all labels; `None` if there are
+    /// none. For a histogram, returns the number of its values.
     pub fn total(&self, name: &str) -> Option<f64> {
         let mut values =
             self.0.iter().filter(|metric| metric.name == name).map(|metric| match &metric.value {
@@ -125,8 +126,8 @@ impl Metrics {
         self.0.push(Metric { name, unit, help, labels, value });
     }
 
-    /// Renders all metrics in the text format of Prometheus, version 0.0.4: what an endpoint
-    /// `/metrics` returns.
+    /// Renders all metrics in the text format of Prometheus, version 0.0.4: the reply of an
+    /// endpoint `/metrics`.
     ///
     /// ```
     /// # use hyades::Database;
@@ -158,13 +159,13 @@ impl Metrics {
     }
 }
 
-/// A label's value as it stands between quotes.
+/// Returns a label's value as written between quotes.
 fn escaped(value: &str) -> String {
     value.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n")
 }
 
 impl Metric {
-    /// A metric without labels: for programs that add metrics of their own to those of a database.
+    /// Creates a metric without labels: for programs that add metrics to the metrics of a database.
     ///
     /// ```
     /// # use hyades::{Database, Metric, MetricValue};
@@ -242,7 +243,7 @@ impl IntoIterator for Metrics {
     }
 }
 
-/// Metrics of one name have to be next to each other, and to differ in their labels.
+/// Metrics of one name have to be next to each other, with different labels.
 impl FromIterator<Metric> for Metrics {
     fn from_iter<I: IntoIterator<Item = Metric>>(metrics: I) -> Metrics {
         Metrics(metrics.into_iter().collect())

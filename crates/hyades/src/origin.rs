@@ -1,11 +1,11 @@
-//! Whether this engine wrote a log. Other crates keep data of their own in logs of the same format,
-//! and the engine would find no row in them.
+//! Whether this engine wrote a log. Other crates keep other data in logs of the same format, and
+//! the engine would find no row there.
 
 use crate::config::Protocol;
 use crate::error::Error;
 use hyades_wal::Manifest;
 
-/// Checks that each incarnation of a log has a protocol of this engine, or `own`: the one that will
+/// Checks that each incarnation of a log has a protocol of this engine, or `own`, the protocol to
 /// run.
 pub(crate) fn check(manifest: &Manifest, own: Option<&str>) -> Result<(), Error> {
     let is_known = |name: &str| Protocol::named(name).is_some() || own == Some(name);

@@ -1,6 +1,6 @@
-//! The seam of the engine: what a logging protocol, or a concurrency control, outside of this crate
-//! is made of, and how a database is opened with it. Not part of the public API: it changes with
-//! the engine. `research/plug-example` has one of each.
+//! The extension interface of the engine: the parts of a logging protocol, or of a concurrency
+//! control, outside of this crate, and the opening of a database with both. Not part of the public
+//! API: the interface changes with the engine. `research/plug-example` has one of each.
 
 pub use crate::concurrency::locks::LockWord;
 pub use crate::concurrency::no_wait::NoWait;
@@ -24,7 +24,7 @@ pub use crate::storage::Stamp;
 pub use crate::storage::gap::Gap;
 pub use crate::storage::record::{Record, WRITER, word};
 pub use crate::storage::tid::Tid;
-/// What the frontier has to reach before a transaction is acknowledged.
+/// The positions that the frontier has to reach before a transaction is acknowledged.
 pub use hyades_wal::Needs;
 
 use crate::config::Builder;
@@ -41,8 +41,8 @@ pub mod steps {
     };
 }
 
-/// Opens a database as [`Builder::open`] does, with this pair instead of the one that the builder
-/// names. `control`: what the manifest calls the concurrency control.
+/// Opens a database like [`Builder::open`], with the pair `C` and `P` instead of the builder's
+/// pair. `control`: the name of the concurrency control in the manifest.
 ///
 /// # Errors
 /// As [`Builder::open`].

@@ -1,13 +1,13 @@
-//! Pool of sessions for transactions that are run on the database itself.
+//! Pool of sessions for transactions run on the database itself.
 
 use crate::erased::AnySession;
 use crate::error::Error;
 use hyades_platform::sync::Unpoisoned;
 use std::sync::{Condvar, Mutex, MutexGuard};
 
-/// Sessions are created on demand. If the log has no free slot, a caller waits for a session that
-/// is lent for a single transaction, which is returned soon. It does not wait for readers of
-/// snapshots: these may take long, and run transactions inside.
+/// Sessions are created on demand. If the log has no free slot, a caller waits for a session lent
+/// for a single transaction: this session is returned soon. The caller does not wait for readers of
+/// snapshots: readers may take long, and run transactions inside.
 #[derive(Default)]
 pub(crate) struct SessionPool {
     state: Mutex<PoolState>,
@@ -22,8 +22,8 @@ struct PoolState {
 }
 
 impl SessionPool {
-    /// Lends an idle session, or creates one with `new`: for a single transaction if `is_short`,
-    /// else to a reader of a snapshot.
+    /// Lends an idle session, or creates a session with `new`: for a single transaction if
+    /// `is_short`, else to a reader of a snapshot.
     pub fn take(
         &self,
         is_short: bool,
@@ -48,7 +48,7 @@ impl SessionPool {
         }
     }
 
-    /// Takes back a session that was lent so; `None` if it has ended.
+    /// Takes back a session lent by `take`; `None` if the session has ended.
     pub fn give_back(&self, session: Option<Box<dyn AnySession>>, is_short: bool) {
         let mut state = self.state();
         state.lent -= usize::from(is_short);
@@ -56,7 +56,8 @@ impl SessionPool {
         let is_last = state.lent == 0;
         drop(state);
         if is_last {
-            // Another caller may be faster, and keep it for long: nothing is left to wait for.
+            // Another caller may be faster, and keep the session for long: nothing is left to wait
+            // for.
             self.came_back.notify_all();
         } else {
             self.came_back.notify_one();
@@ -82,7 +83,8 @@ mod tests {
     use std::thread;
     use std::time::Duration;
 
-    /// What several callers wait for does not come back: none of them waits any more.
+    /// The session that several callers wait for is not returned: none of the callers waits any
+    /// more.
     #[test]
     fn callers_wait_only_while_a_session_is_lent() {
         let pool = Arc::new(SessionPool::default());
@@ -99,7 +101,7 @@ mod tests {
                 told.send(pool.take(true, none).is_err())
             });
         }
-        // Each asks under the lock, which it releases by waiting.
+        // Each thread asks under the lock, and releases the lock by waiting.
         while asked.load(Ordering::SeqCst) < 2 {
             thread::yield_now();
         }

@@ -1,22 +1,22 @@
 //! Posted calls: a bounded queue of calls of procedures, and the threads that run them.
 //!
-//! A call is *open* from when it is posted until its outcome is handed to its [`Reply`]. No more
-//! are open than the builder allows; one more is refused, and nothing of it is done. Threads are
-//! started at the first post, each with a session of its own. They do not wait for durability: the
-//! reply holds the ticket of the call, and what waits for the call waits for that.
+//! A call is *open* from its post until its outcome is handed to its [`Reply`]. The builder limits
+//! the number of open calls; a call above the limit is refused, and nothing of it is done. Threads
+//! are started at the first post, each with its own session. Threads do not wait for durability:
+//! the reply holds the ticket of the call, and a waiter for the call waits for the ticket.
 //!
-//! Where calls are logged before they run, what posts a call logs it and lines it up, with a seat
-//! of its own, and does not wait for its turn. (Like every session it first waits until the log,
-//! and the side buffer of a checkpoint that scans, have room: these are emptied by threads that
-//! wait for no call.) The call joins those that may run when its turn has come,
-//! which the turns tell. So no thread has a call for which it waits, and none is waited for that
-//! no thread has. If the turns have stopped, calls that wait for theirs end: whether they survive
+//! Where calls are logged before execution, the poster logs the call and lines the call up, with a
+//! separate seat, and does not wait for the turn. (Like every session the poster first waits until
+//! the log, and the side buffer of a scanning checkpoint, have room: both are emptied by threads
+//! that wait for no call.) When its turn has come, as the turns tell, the call joins the runnable
+//! calls. So no thread has a call for which the thread waits, and no call is waited for that no
+//! thread has. If the turns have stopped, calls that wait for a turn end: whether a call survives
 //! is decided when the database is opened again.
 //!
-//! A database with [sites](sites) has a thread for each of them in place of these threads. Calls go
-//! to the sites of the partitions that they state; logged first, once their turn has come.
+//! A database with [sites](sites) has a thread for each site instead. Calls go to the sites of
+//! their stated partitions; calls logged first do so once their turn has come.
 //!
-//! A database that is closed takes no more calls, and runs those that are open first.
+//! During its close a database takes no more calls, and runs the open calls first.
 
 mod reply;
 mod sites;
@@ -47,12 +47,12 @@ use std::thread::{self, JoinHandle, ThreadId};
 struct PostedJob {
     procedure: ProcedureId,
     arguments: Vec<u8>,
-    /// How it is logged, if that is not as for all calls of the procedure.
+    /// The kind of record, if not the kind for all calls of the procedure.
     record: Option<RecordKind>,
-    /// The order of the session that calls it, if that keeps one.
+    /// The order of the calling session, if the session keeps an order.
     order: Option<Needs>,
     reply: Arc<Reply>,
-    /// Where it is logged, if calls are logged before they run.
+    /// The call's place in the log, if calls are logged before execution.
     arrived: Option<Box<Arrived>>,
 }
 
@@ -61,11 +61,11 @@ type PostedSeat = (u32, Arc<EpochSlot>);
 
 #[derive(Default)]
 struct PostedState {
-    /// Calls that may run, in the order in which they were posted.
+    /// Calls that may run, in the order of posting.
     runnable: VecDeque<PostedJob>,
-    /// Calls that are logged and wait for their turn, by seat.
+    /// Logged calls that wait for their turn, by seat.
     waiting: HashMap<u32, PostedJob>,
-    /// Seats of calls that have ended.
+    /// Seats of ended calls.
     seats: Vec<PostedSeat>,
     /// No call gets its turn any more.
     stopped: bool,
@@ -78,35 +78,35 @@ pub(crate) struct PostedCalls {
     engine: Arc<dyn AnyEngine>,
     procedures: Arc<Procedures>,
     references: Option<Arc<LogHandles>>,
-    /// The most calls that may be open.
+    /// The most open calls.
     most: usize,
-    /// Calls are logged before they run.
+    /// Calls are logged before execution.
     logs_first: bool,
     /// Threads to start.
     threads: usize,
-    /// The sites, if the threads are these.
+    /// The sites, if the threads are sites.
     sites: Option<Sites>,
     /// All threads were started. Set under the lock of the state.
     started: AtomicBool,
-    /// Calls that are open; and whether no more are taken. SeqCst, both: a call that is counted
-    /// sees that it is closed, or is waited for.
+    /// The number of open calls; and whether no more are taken. SeqCst, both: a counted call sees
+    /// the closing, or is waited for.
     open: AtomicUsize,
     closed: AtomicBool,
-    /// Sessions that log posted calls before they run.
+    /// Sessions that log posted calls before execution.
     posters: SessionPool,
     state: Mutex<PostedState>,
-    /// A call may run, or the last one has ended and the database is closed.
+    /// A call may run, or the last call has ended and the database is closed.
     moved: Condvar,
 }
 
-/// What a thread needs to run calls.
+/// The state of a thread for running calls.
 struct Caller {
     session: Box<dyn AnySession>,
     tickets: Tickets,
     answer: Answer,
 }
 
-/// A session that logs a call, until it is dropped.
+/// A session lent for logging a call, until dropped.
 struct Lent<'c> {
     posters: &'c SessionPool,
     session: Option<Box<dyn AnySession>>,
@@ -118,13 +118,13 @@ impl Drop for Lent<'_> {
     }
 }
 
-/// A call that is counted as open, and is not one after all if this is dropped.
+/// A call counted as open; a drop before `done` undoes the count.
 struct Admitted<'c> {
     calls: &'c PostedCalls,
     is_done: bool,
 }
 
-/// The error of a call of a database that was closed.
+/// Returns the error of a call of a database that was closed.
 fn closed() -> Error {
     Error::Misuse("the database was closed".to_string())
 }
@@ -144,7 +144,8 @@ impl Drop for Admitted<'_> {
 }
 
 impl PostedCalls {
-    /// `threads`: as many as cores if `None`. `sites`: how many, and how many partitions they own.
+    /// `threads`: the number of cores if `None`. `sites`: the numbers of sites and of their
+    /// partitions.
     pub fn new(
         (engine, procedures, references): (
             Arc<dyn AnyEngine>,
@@ -181,7 +182,7 @@ impl PostedCalls {
         calls
     }
 
-    /// The turn of a call has come; or, with seat 0, no more turns will.
+    /// Called when the turn of a call has come; or, with seat 0, when no more turns will come.
     fn ready(&self, seat: u32) {
         let mut state = self.state();
         if seat == 0 {
@@ -210,7 +211,7 @@ impl PostedCalls {
         Ok(Caller { session, tickets, answer: Answer::default() })
     }
 
-    /// A session for logging calls.
+    /// Returns a session for logging calls.
     fn lend(&self) -> Result<Lent<'_>, Error> {
         let session = self.posters.take(true, || self.engine.session())?;
         Ok(Lent { posters: &self.posters, session: Some(session) })
@@ -228,7 +229,7 @@ impl PostedCalls {
         self.moved.notify_one();
     }
 
-    /// Counts a call as open, if it is taken; no more than `most` if it is limited.
+    /// Counts a call as open, if taken; no more than `most` calls if limited.
     fn admit(&self, is_limited: bool) -> Result<Admitted<'_>, Error> {
         let open = self.open.fetch_add(1, Ordering::SeqCst);
         let admitted = Admitted { calls: self, is_done: false };
@@ -250,13 +251,13 @@ impl PostedCalls {
         Ok(PostedCall::of(self.submit((procedure, None), arguments, None, true)?))
     }
 
-    /// Whether calls of the calling thread are run by sites, for which it may wait.
+    /// Returns whether sites run the calls of the calling thread, which may wait for the sites.
     pub fn hands_over(&self) -> bool {
         self.sites.is_some() && !threads::is_site()
     }
 
-    /// Has a call run by its sites, and waits until it has: its encoded result, and its ticket. It
-    /// is the next one in the order of its session, if that keeps one.
+    /// Has a call run by its sites, and waits for the end: the encoded result, and the ticket. The
+    /// call is the next in the order of its session, if the session keeps an order.
     pub fn call_at_sites(
         self: &Arc<Self>,
         called: (ProcedureId, Option<RecordKind>),
@@ -313,7 +314,7 @@ impl PostedCalls {
         Ok(reply)
     }
 
-    /// Logs a call, and lines it up.
+    /// Logs a call, and lines the call up.
     fn arrive(
         &self,
         session: &mut dyn AnySession,
@@ -335,13 +336,13 @@ impl PostedCalls {
         Ok(())
     }
 
-    /// No call is open, and none will come.
+    /// Returns whether no call is open, and none will come.
     fn is_over(&self) -> bool {
         self.closed.load(Ordering::SeqCst) && self.open.load(Ordering::SeqCst) == 0
     }
 
-    /// The next call that may run. Waits for one if `waits`; `None` once the database is closed and
-    /// none is open.
+    /// Returns the next call that may run. Waits for a call if `waits`; `None` once the database is
+    /// closed and no call is open.
     fn next(&self, waits: bool, idle: impl FnOnce()) -> Option<PostedJob> {
         let mut state = self.state();
         if state.runnable.is_empty() && !self.closed.load(Ordering::SeqCst) && waits {
@@ -360,14 +361,14 @@ impl PostedCalls {
         }
     }
 
-    /// A call has ended.
+    /// Ends a call.
     fn end(&self, job: PostedJob, outcome: Result<Outcome, NoOutcome>) {
         job.reply.end(outcome);
         self.ended(job.arrived.map(|arrived| arrived.posted_seat()));
     }
 
-    /// There is room for one more; this seat is free, unless turns have stopped: then it may stand
-    /// in queues.
+    /// Makes room for another call; the seat is free, unless turns have stopped: then the seat may
+    /// stand in queues.
     fn ended(&self, seat: Option<PostedSeat>) {
         if seat.is_some() {
             let mut state = self.state();
@@ -392,12 +393,13 @@ impl PostedCalls {
         self.end(job, outcome);
     }
 
-    /// Logs a call anew whose record does not state what it draws. It has left its queues.
+    /// Logs a call anew if the record does not state the call's draws. The call has left its
+    /// queues.
     fn arrive_again(&self, caller: &mut Caller, mut job: PostedJob) {
         let reply = job.reply.clone();
         let arrived = job.arrived.take().expect("it was logged");
         let seat = arrived.posted_seat();
-        // What the procedure says of its arguments is the program's code, too.
+        // The procedure's statement about its arguments is the program's code, too.
         let arrive = AssertUnwindSafe(|| self.arrive(&mut *caller.session, job, seat));
         let failed = match catch_unwind(arrive) {
             Ok(arrived) => arrived.map_err(NoOutcome::Failed).err(),
@@ -409,7 +411,7 @@ impl PostedCalls {
         }
     }
 
-    /// Runs a call. `None` if it has to be logged anew.
+    /// Runs a call. `None` if the call has to be logged anew.
     fn call(&self, caller: &mut Caller, job: &mut PostedJob) -> Result<Option<Outcome>, Error> {
         let Caller { session, tickets, answer } = caller;
         let (called, log_id, kind) = self.procedures.get(job.procedure)?;
@@ -435,11 +437,11 @@ impl PostedCalls {
         Ok(Some(Outcome { result: outcome.map(|()| value), ticket: tickets.issue(answer), order }))
     }
 
-    /// Runs one call that may run on the calling thread; false if there is none.
+    /// Runs a runnable call on the calling thread; false if there is none.
     ///
     /// # Errors
     /// [`Error::Misuse`] inside a transaction of the database, before a call is taken from the
-    /// queue: it could not be run, and it is another client's.
+    /// queue: the call could not be run, and is another client's.
     pub fn run_one(&self) -> Result<bool, Error> {
         if self.engine.is_inside() {
             return Err(Error::Misuse(

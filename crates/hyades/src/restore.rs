@@ -1,10 +1,10 @@
 //! Restores a database as of some moment, or salvages a damaged one, into a new directory.
 //!
-//! A moment is a cut between epochs ([`crate::engine::cut`] explains why such a state contains
-//! everything that its transactions depend on): replay skips the records of later epochs. In a
-//! salvage, damage ends streams early, and the same rule applies as after a crash: a record is live
-//! iff everything it needs is below the ends of the streams. The state is written as a checkpoint
-//! into the new directory, which cannot be opened before that is complete.
+//! A moment is a cut between epochs ([`crate::engine::cut`] explains why the state contains all
+//! dependencies of its transactions): replay skips the records of later epochs. In a salvage,
+//! damage ends streams early, and the same rule applies as after a crash: a record is live iff all
+//! its needs are below the ends of the streams. The state is written as a checkpoint into the new
+//! directory; the directory cannot be opened before the checkpoint is complete.
 
 use crate::calendar::{parse_time, time};
 use crate::config::{Builder, Protocol};
@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
-/// The file that states how a restored database was made.
+/// The file that describes the making of a restored database.
 const NOTE: &str = "RECOVERED.txt";
 
 /// The moment to restore to, see [`Restore::until`].
@@ -36,11 +36,10 @@ pub enum Until {
     /// Everything in the log.
     #[default]
     Newest,
-    /// Everything acknowledged by this time, in microseconds since 1970, and nothing that began a
-    /// few milliseconds later: the cut is before the first epoch that is known to have begun after
-    /// it.
+    /// Everything acknowledged by this time, in microseconds since 1970, and nothing begun a few
+    /// milliseconds later: the cut is before the first epoch with a known start after the time.
     Time(u64),
-    /// Everything up to this transaction's epoch, that epoch included.
+    /// Everything up to and including this transaction's epoch.
     Transaction(TransactionId),
     /// Everything before this transaction's epoch.
     Before(TransactionId),
@@ -77,8 +76,8 @@ pub struct Restore {
 }
 
 impl Restore {
-    /// Restores from `from`, all directories of the database or of a backup, to the directory `to`,
-    /// which must be empty or absent.
+    /// Restores from `from`, all directories of the database or of a backup, to the directory `to`;
+    /// `to` must be empty or absent.
     pub fn new(from: Vec<PathBuf>, to: impl AsRef<Path>) -> Restore {
         Restore { from, to: to.as_ref().to_owned(), until: Until::Newest, salvage: false }
     }
@@ -89,9 +88,9 @@ impl Restore {
         self
     }
 
-    /// Sets whether to continue where the log is damaged, with what is provably intact: each stream
-    /// ends at its first damage, and everything that depends on what follows is left out. The
-    /// report lists what was lost. For databases that cannot be opened and have no backup. Default:
+    /// Sets whether to continue where the log is damaged, with the provably intact part: each
+    /// stream ends at its first damage, and everything dependent on the rest is left out. The
+    /// report lists the losses. For databases that cannot be opened and have no backup. Default:
     /// false.
     pub fn salvage(mut self, salvage: bool) -> Restore {
         self.salvage = salvage;
@@ -103,12 +102,11 @@ impl Restore {
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct RestoreReport {
-    /// The last epoch restored; `None` if the whole log was.
+    /// The last restored epoch; `None` if the whole log was restored.
     pub cut_epoch: Option<u64>,
-    /// When the last restored epoch with a known time began, in microseconds since 1970.
+    /// The start time of the last restored epoch with a known time, in microseconds since 1970.
     pub last_epoch_us: Option<u64>,
-    /// When the first epoch left out, of those with a known time, began, in microseconds since
-    /// 1970.
+    /// The start time of the first left-out epoch with a known time, in microseconds since 1970.
     pub next_epoch_us: Option<u64>,
     /// Rows in the restored database.
     pub rows: u64,
@@ -116,13 +114,13 @@ pub struct RestoreReport {
     pub transactions: u64,
     /// Seconds spent on replaying the log.
     pub replay_seconds: f64,
-    /// The streams that were replayed, and how long reading them took.
+    /// The replayed streams, with the times of reading.
     pub reads: Vec<StreamRead>,
-    /// Records skipped because something they depend on was lost.
+    /// Records skipped because of a lost dependency.
     pub dead: u64,
-    /// What could not be read, and what was lost with it.
+    /// The unreadable parts, and the losses caused by them.
     pub losses: Vec<Loss>,
-    /// How the schema was changed, see
+    /// The changes of the schema, see
     /// [`RecoveryReport::schema_changes`](crate::RecoveryReport::schema_changes).
     pub schema_changes: Vec<String>,
 }
@@ -240,12 +238,12 @@ fn open(how: &Restore, device: &Arc<dyn Device>) -> Result<Recovering, Error> {
     Ok(from)
 }
 
-/// Times of epochs read from the log, and whether a wanted transaction was found.
+/// Times of epochs read from the log, and whether the wanted transaction was found.
 #[derive(Debug, Default)]
 struct LogSurvey {
-    /// When epochs began, in microseconds since 1970.
+    /// The start times of epochs, in microseconds since 1970.
     began_us: BTreeMap<EpochNumber, u64>,
-    /// The first epoch that has a record.
+    /// The first epoch with a record.
     first_epoch: Option<EpochNumber>,
     /// Whether the log has the wanted transaction's record.
     found: bool,
@@ -306,7 +304,7 @@ impl LogSurvey {
     }
 }
 
-/// Determines the epoch to stop at, and what is known of its time.
+/// Determines the last epoch to restore, and the known times around the cut.
 fn cut(
     until: Until,
     from: &Recovering,
@@ -330,7 +328,8 @@ fn cut(
                         .into(),
                 ));
             }
-            // An epoch ends before the next one begins, so nothing existed before the first.
+            // An epoch ends before the next epoch begins, so nothing existed before the first
+            // epoch.
             if let (None, Some((first, began))) = (checkpoint, known.began_us.first_key_value())
                 && *began > asked
             {
@@ -392,7 +391,7 @@ fn place(id: TransactionId, known: &LogSurvey, from: &Recovering) -> Result<Epoc
 }
 
 impl std::fmt::Display for RestoreReport {
-    /// What was restored and what was lost, in sentences.
+    /// Writes the restored parts and the losses, in sentences.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.cut_epoch {
             None => write!(f, "the newest state: all that the log holds")?,

@@ -2,16 +2,16 @@
 //! error.
 //!
 //! Under optimistic concurrency control, and under locking that never waits, short transactions can
-//! starve a long one. After a while it closes the [`Gate`]: no other transaction begins until it
-//! has ended. Transactions that were already running may still make it fail, at most once per
-//! session. Correctness does not depend on the gate. A session waits at it no longer than a few
-//! times the duration of the starving transaction's attempts, so that a closure that waits for
-//! another thread, which waits at the gate, still makes progress.
+//! starve a long transaction. After a while the long transaction closes the [`Gate`]: no other
+//! transaction begins until the long transaction has ended. Transactions already running may still
+//! make it fail, at most once per session. Correctness does not depend on the gate. A session waits
+//! at the gate no longer than a few times the duration of the starving transaction's attempts, so
+//! that a closure that waits for another thread, which waits at the gate, still makes progress.
 //!
-//! That is not so where transactions take turns: one waits for its turn until it comes, which is no
-//! conflict and has no bound here. So a closure must not wait for a thread that needs one of its
-//! partitions. Only a transaction that is run inside one of another database does not wait: it
-//! conflicts instead, so two databases that are nested both ways do not stop for ever.
+//! Transactions that take turns wait for their turn until it comes: the wait is no conflict and has
+//! no bound here. So a closure must not wait for a thread that needs a partition of the closure.
+//! Only a transaction run inside a transaction of another database does not wait: the inner
+//! transaction conflicts instead, so two databases nested both ways do not stop for ever.
 
 use crate::error::Error;
 use hyades_platform::sync::Unpoisoned;
@@ -25,7 +25,7 @@ use std::time::Duration;
 /// [`Builder::retries`](crate::Builder::retries).
 ///
 /// Waiting for a turn under [`Concurrency::Partitioned`](crate::Concurrency::Partitioned) is not a
-/// conflict, and nothing here bounds it: it lasts until the transactions ahead have ended.
+/// conflict, and has no bound here: the wait lasts until the transactions ahead have ended.
 ///
 /// ```
 /// use hyades::Database;
@@ -39,14 +39,14 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RetrySettings {
-    /// A transaction that has met conflicts for this long runs alone: no other one begins until it
-    /// has ended. Default: 100 ms. Never if `None`.
+    /// The time with conflicts after which a transaction runs alone: no other transaction begins
+    /// until its end. Default: 100 ms. Never if `None`.
     pub alone_after: Option<Duration>,
-    /// After this many attempts that met a conflict the transaction ends with [`Error::Starved`];
-    /// at least 1. Default: `None`, no limit.
+    /// The number of attempts with a conflict after which the transaction ends with
+    /// [`Error::Starved`]; at least 1. Default: `None`, no limit.
     pub attempts: Option<u64>,
-    /// A conflict this long after the first one ends the transaction with [`Error::Starved`].
-    /// Default: 30 s. Never if `None`.
+    /// The time after the first conflict from which a conflict ends the transaction with
+    /// [`Error::Starved`]. Default: 30 s. Never if `None`.
     pub deadline: Option<Duration>,
 }
 
@@ -85,20 +85,21 @@ pub(crate) fn back_off(rng: &mut fastrand::Rng, attempts: u64) {
     }
 }
 
-/// Minimum time that a transaction waits at a gate that stays closed.
+/// Minimum wait of a transaction at a gate that stays closed.
 const SHORTEST_WAIT: Duration = Duration::from_millis(200);
 
-/// If longer, it waits for this many times the longest attempt of the starving transaction, times
-/// the number of those that wait: so in the time of these attempts about one goes on that may make
-/// the starving one fail, however many sessions there are.
+/// The factor of a longer wait: the longest attempt of the starving transaction is multiplied by
+/// this factor and by the number of waiting transactions. So in the time of these attempts about
+/// one transaction goes on that may make the starving transaction fail, however many sessions there
+/// are.
 const ATTEMPTS_WAITED: u32 = 4;
 
 /// Closed while a transaction runs alone.
 #[derive(Default)]
 pub(crate) struct Gate {
-    /// Written by the session that closes the gate, under the lock of `holder`: otherwise it could
-    /// open the gate that the next one has just closed. Read by every session before a transaction.
-    /// Relaxed: a transaction that begins in between counts as one already running.
+    /// Written by the session that closes the gate, under the lock of `holder`: otherwise the
+    /// session could open the gate just closed by the next session. Read by every session before a
+    /// transaction. Relaxed: a transaction that begins in between counts as already running.
     closed: AtomicBool,
     /// The longest attempt of the transaction that runs alone, in ns; a hint.
     attempt_ns: AtomicU64,
@@ -110,11 +111,11 @@ pub(crate) struct Gate {
 struct GateHolder {
     /// Whether a session has closed the gate.
     is_held: bool,
-    /// How many wait until it opens.
+    /// The number of transactions waiting for the gate to open.
     waiting: u32,
 }
 
-/// Keeps the gate closed until it is dropped.
+/// Keeps the gate closed until the drop.
 pub(crate) struct Alone<'g>(&'g Gate);
 
 impl Gate {
@@ -149,8 +150,8 @@ impl Gate {
         holder.waiting -= 1;
     }
 
-    /// Closes the gate. If another session has it closed, waits for at most `at_most`, then returns
-    /// `None`.
+    /// Closes the gate. If another session has closed the gate, waits for at most `at_most`, then
+    /// returns `None`.
     pub fn close(&self, at_most: Duration) -> Option<Alone<'_>> {
         let holder = self.holder.lock().unpoisoned();
         let waited = self.opened.wait_timeout_while(holder, at_most, |holder| holder.is_held);
@@ -182,11 +183,11 @@ impl Drop for Alone<'_> {
     }
 }
 
-/// Refuses what may wait for the log on a thread that the log, or what else the database has to do,
-/// waits for.
+/// Refuses an operation that may wait for the log, on a thread for which the log, or other work of
+/// the database, waits.
 ///
 /// # Errors
-/// [`Error::Misuse`]; `what` names what was begun.
+/// [`Error::Misuse`]; `what` names the operation.
 #[inline]
 pub(crate) fn check_may_wait(what: &str) -> Result<(), Error> {
     if callback::is_on_database_thread() { Err(in_callback(what)) } else { Ok(()) }
@@ -205,17 +206,17 @@ thread_local! {
     static UNDER_WAY: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Marks the calling thread as running a transaction of a database, until it is dropped.
+/// Marks the calling thread as running a transaction of a database, until the drop.
 pub(crate) struct OnThisThread {
-    /// The thread runs a transaction of another database. It must not wait for a turn in this one:
-    /// a thread that has its turn here may wait for that transaction.
+    /// The thread runs a transaction of another database, and must not wait for a turn in this
+    /// database: a thread that has its turn here may wait for the other transaction.
     pub is_nested: bool,
 }
 
 impl OnThisThread {
     /// # Errors
-    /// The thread runs a transaction of this database already, each would wait for the other; or a
-    /// waker, or a subscriber to events, on a thread of a database.
+    /// The thread runs a transaction of this database already, and each would wait for the other;
+    /// or a waker, or a subscriber to events, on a thread of a database.
     #[inline]
     pub fn begin(database: usize) -> Result<OnThisThread, Error> {
         check_may_wait("a transaction was begun")?;
@@ -261,7 +262,7 @@ mod tests {
         gate.pass();
         let alone = gate.close(Duration::ZERO).expect("it is open");
         assert!(gate.close(Duration::from_millis(1)).is_none());
-        // It would stay closed for long.
+        // The gate would stay closed for long.
         let long = Duration::from_secs(600);
         alone.attempt_took(long.as_nanos() as u64);
         std::thread::scope(|scope| {
@@ -279,7 +280,8 @@ mod tests {
         gate.pass();
     }
 
-    /// What closes the gate just when another one opens it finds it closed, and so do all others.
+    /// A session that closes the gate just when another session opens the gate finds the gate
+    /// closed, and so do all other sessions.
     #[test]
     fn what_runs_alone_after_another_one_is_alone() {
         let gate = Gate::default();
@@ -300,7 +302,7 @@ mod tests {
         assert!(!gate.is_closed());
     }
 
-    /// Of many that wait few go on while the starving transaction tries a few times.
+    /// Of many waiting transactions few go on while the starving transaction tries a few times.
     #[test]
     fn many_that_wait_leave_it_alone_for_some_attempts() {
         let (gate, passed) = (Gate::default(), AtomicU64::new(0));

@@ -1,4 +1,4 @@
-//! Session counters: a cell for each session, which other threads can read while the session lives.
+//! Session counters: a cell for each session, readable by other threads while the session lives.
 
 use crate::storage::usage::{Usage, UsageCells};
 use hyades_platform::sync::{Padded, Unpoisoned};
@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 pub(crate) struct SessionCounts {
     pub attempts: u64,
     pub conflicts: u64,
-    /// Attempts that their body ended with an error, and with a panic.
+    /// Attempts ended by their body with an error, and with a panic.
     pub failures: u64,
     pub panics: u64,
     /// Transactions that were not tried again.
@@ -19,7 +19,7 @@ pub(crate) struct SessionCounts {
 }
 
 /// Counters of one session. Written by the session alone, with plain stores; read for the sum.
-/// Relaxed: nothing else depends on them.
+/// Relaxed: nothing else depends on the counters.
 #[derive(Debug)]
 pub(crate) struct Tally {
     attempts: AtomicU64,
@@ -28,11 +28,11 @@ pub(crate) struct Tally {
     panics: AtomicU64,
     starved: AtomicU64,
     garbage: AtomicU64,
-    /// What the session has added to the tables.
+    /// The session's additions to the tables.
     pub usage: Arc<UsageCells>,
 }
 
-/// Adds one to a counter that has one writer: no read-modify-write instruction.
+/// Adds one to a counter with a single writer: no read-modify-write instruction.
 #[inline(always)]
 fn increment(counter: &AtomicU64) -> u64 {
     let count = counter.load(Ordering::Relaxed) + 1;
@@ -59,18 +59,18 @@ impl Tally {
         increment(&self.conflicts);
     }
 
-    /// Counts an attempt that its body ended with an error.
+    /// Counts an attempt ended by its body with an error.
     pub fn failure(&self) {
         increment(&self.failures);
     }
 
-    /// Counts an attempt that its body ended with a panic.
+    /// Counts an attempt ended by its body with a panic.
     pub fn panic(&self) {
         increment(&self.attempts);
         increment(&self.panics);
     }
 
-    /// Counts a transaction that is not tried again after its conflicts.
+    /// Counts a transaction not tried again after its conflicts.
     pub fn starved(&self) {
         increment(&self.starved);
     }
@@ -103,7 +103,7 @@ pub(crate) struct Tallies(Mutex<Kept>);
 struct Kept {
     live: Vec<Arc<Padded<Tally>>>,
     ended: SessionCounts,
-    /// What ended sessions have added to the tables.
+    /// The additions of ended sessions to the tables.
     added: Vec<Usage>,
 }
 
@@ -115,7 +115,7 @@ impl Tallies {
         tally
     }
 
-    /// Ends the tally of a session without garbage. Its counts stay in the sum.
+    /// Ends the tally of a session without garbage. The counts stay in the sum.
     pub fn end(&self, tally: &Arc<Padded<Tally>>, tables: usize) {
         let mut kept = self.0.lock().unpoisoned();
         tally.add_to(&mut kept.ended);
@@ -124,7 +124,7 @@ impl Tallies {
         kept.live.retain(|live| !Arc::ptr_eq(live, tally));
     }
 
-    /// Adds to `sums` what all sessions have added to the tables.
+    /// Adds the additions of all sessions to the tables to `sums`.
     pub fn add_usage(&self, sums: &mut [Usage]) {
         let kept = self.0.lock().unpoisoned();
         sums.iter_mut().zip(&kept.added).for_each(|(sum, added)| *sum += *added);

@@ -14,22 +14,22 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
-/// A pre-committed transaction: it is *acknowledged* once its own record, and everything it depends
-/// on, is on disk.
+/// A pre-committed transaction: *acknowledged* once its own record, and every record it depends on,
+/// is on disk.
 ///
-/// Block with [`Ticket::wait`], await it, or poll [`Ticket::is_acknowledged`]. Dropping a ticket
-/// does not cancel the transaction, which is in the log all the same.
+/// Block with [`Ticket::wait`], await the ticket, or poll [`Ticket::is_acknowledged`]. Dropping a
+/// ticket does not cancel the transaction: the transaction is in the log all the same.
 ///
-/// The waker of a task that awaits it is woken on a thread of the database. There it may hand the
-/// task to another thread, but run no transaction, wait for no ticket and take no checkpoint: these
-/// end with [`Error::Misuse`](crate::Error::Misuse), since they would wait for the thread that they
-/// run on. A waker that panics is reported as an event and by a metric, and the database goes on. A
-/// task has one waker parked at most; a ticket that is dropped withdraws it.
+/// The waker of an awaiting task is woken on a thread of the database. There the waker may hand the
+/// task to another thread, but run no transaction, wait for no ticket and take no checkpoint: all
+/// these end with [`Error::Misuse`](crate::Error::Misuse), since they would wait for the thread
+/// they run on. A waker that panics is reported as an event and by a metric, and the database goes
+/// on. A task has one waker parked at most; dropping a ticket withdraws the waker.
 ///
-/// A ticket speaks for its own transaction. An earlier one of the same session, of which it has
-/// read nothing, may not be on disk yet; and one that changed nothing, and read nothing that is not
-/// on disk, is acknowledged at once. So keep each ticket that matters, or push them into a
-/// [`CommitQueue`](crate::CommitQueue).
+/// A ticket speaks for its own transaction. An earlier transaction of the same session, of which
+/// the ticket's transaction has read nothing, may not be on disk yet; and a transaction that
+/// changed nothing, and read nothing that is not on disk, is acknowledged at once. So keep each
+/// ticket that matters, or push them into a [`CommitQueue`](crate::CommitQueue).
 ///
 /// ```
 /// use hyades::{Database, Schema, Type};
@@ -57,17 +57,17 @@ pub struct Ticket {
     position: Option<(EpochNumber, usize, Lsn)>,
 }
 
-/// What callers are told where the log has stopped.
+/// Returns the error for callers after the log has stopped.
 fn unknown(_: Poisoned) -> Error {
     Error::OutcomeUnknown
 }
 
 /// References to the log move from a session's tickets to a [`CommitQueue`] and back in portions of
-/// this size. Counted one at a time, each atomic operation would wait for the transaction's
-/// preceding stores.
+/// this size. Counted singly, each atomic operation would wait for the transaction's preceding
+/// stores.
 const HANDLE_BATCH: usize = 64;
 
-/// Maximum number of portions of [`HANDLE_BATCH`] references that are kept for later tickets.
+/// Maximum number of portions of [`HANDLE_BATCH`] references kept for later tickets.
 const MAX_BATCHES: usize = 256;
 
 /// The log as a database's tickets refer to it, and unused references.
@@ -83,7 +83,7 @@ impl LogHandles {
         LogHandles { log, kept: Mutex::default(), asynchronous }
     }
 
-    /// Returns a portion that was given back, or a new one.
+    /// Returns a portion given back before, or a new portion.
     fn take(&self, own: &Arc<Log>) -> Vec<Arc<Log>> {
         let kept = self.kept.lock().unpoisoned().pop();
         kept.unwrap_or_else(|| std::iter::repeat_n(own, HANDLE_BATCH).cloned().collect())
@@ -142,8 +142,8 @@ impl Tickets {
 
 impl Ticket {
     /// Returns the transaction's id, for [`Until`](crate::Until) and `hyades recover --until`;
-    /// `None` if it wrote nothing, or without a log. A crash before the acknowledgement may leave
-    /// the id without a transaction.
+    /// `None` if the transaction wrote nothing, or without a log. A crash before the
+    /// acknowledgement may leave the id without a transaction.
     pub fn transaction_id(&self) -> Option<TransactionId> {
         let (epoch, stream, lsn) = self.position?;
         let stream = self.log.as_ref()?.stream_id(stream).0;
@@ -153,12 +153,12 @@ impl Ticket {
     /// Whether the transaction is acknowledged. Does not block.
     ///
     /// # Errors
-    /// [`Error::OutcomeUnknown`] if the log failed before it was.
+    /// [`Error::OutcomeUnknown`] if the log failed before the acknowledgement.
     pub fn is_acknowledged(&self) -> Result<bool, Error> {
         self.log.as_ref().map_or(Ok(true), |log| self.awaited.is_reached(log)).map_err(unknown)
     }
 
-    /// Whether its acknowledgement depends on the log.
+    /// Whether the acknowledgement depends on the log.
     pub(crate) fn needs_something(&self) -> bool {
         self.log.is_some() && !self.awaited.needs().is_empty()
     }
@@ -166,8 +166,8 @@ impl Ticket {
     /// Blocks until the transaction is acknowledged.
     ///
     /// # Errors
-    /// [`Error::OutcomeUnknown`] if the log failed before it was; [`Error::Misuse`] if it would
-    /// block in a waker.
+    /// [`Error::OutcomeUnknown`] if the log failed before the acknowledgement; [`Error::Misuse`] if
+    /// the call would block in a waker.
     pub fn wait(self) -> Result<(), Error> {
         let Some(log) = &self.log else { return Ok(()) };
         if callback::is_on_database_thread() && !self.is_acknowledged()? {
@@ -189,11 +189,11 @@ impl Future for Ticket {
     }
 }
 
-/// A queue of transactions that wait for acknowledgement, each with an item to return when it is
-/// acknowledged.
+/// A queue of transactions that wait for acknowledgement, each with an item to return on
+/// acknowledgement.
 ///
 /// A transaction is parked under one lane of the frontier that it still needs, by position, and
-/// moves on when that is reached. None waits behind another.
+/// moves on when the position is reached. No transaction waits behind another.
 ///
 /// ```
 /// use hyades::{Database, Schema, Type};
@@ -219,7 +219,7 @@ impl Future for Ticket {
 pub struct CommitQueue<T> {
     handles: Option<Arc<LogHandles>>,
     queue: hyades_wal::CommitQueue<T>,
-    /// References of tickets that were pushed, see [`HANDLE_BATCH`].
+    /// References of pushed tickets, see [`HANDLE_BATCH`].
     spent: Vec<Arc<Log>>,
 }
 
@@ -262,14 +262,14 @@ impl<T> CommitQueue<T> {
     ///
     /// # Errors
     /// [`Error::OutcomeUnknown`] if the log failed and some transactions can never be acknowledged.
-    /// The items of acknowledged ones have been returned before.
+    /// The items of acknowledged transactions have been returned before.
     pub fn drain(&mut self, acknowledged: impl FnMut(T)) -> Result<usize, Error> {
         self.queue.drain(acknowledged).map_err(unknown)
     }
 
     /// Blocks until [`CommitQueue::drain`] would make progress: until a position at which
     /// transactions are parked is reached, in any stream. A transaction that needs further lanes is
-    /// then parked under one of those, so there may be nothing to return yet: wait in a loop.
+    /// then parked under one of them, so there may be nothing to return yet: wait in a loop.
     /// Returns at once if the queue is empty.
     ///
     /// # Errors
@@ -281,13 +281,13 @@ impl<T> CommitQueue<T> {
     }
 
     /// Has `waker` woken once [`CommitQueue::drain`] would make progress, or the log fails; at once
-    /// if it would by now. The streams that transactions wait for stop collecting work and write.
+    /// if already so. The streams that transactions wait for stop collecting work and write.
     ///
-    /// For a thread that sleeps until any of several events: drain, arm, and sleep until it is
-    /// woken. A waker may be woken early. A position for which the queue was armed already is not
-    /// armed again; another waker takes the place of the last one. An empty queue wakes nothing,
-    /// and what was armed is withdrawn when the queue is dropped. What a waker may not do is told
-    /// at [`Ticket`].
+    /// For a thread that sleeps until any of several events: drain, arm, and sleep until woken. A
+    /// waker may be woken early. A position for which the queue was armed already is not armed
+    /// again; another waker takes the place of the last one. An empty queue wakes nothing, and
+    /// dropping the queue withdraws every armed waker. The limits of a waker are listed at
+    /// [`Ticket`].
     ///
     /// ```
     /// use hyades::{Database, Schema, Type};

@@ -5,8 +5,8 @@ use std::fmt;
 use std::str::FromStr;
 
 /// Identifies a transaction by its epoch and the end of its record. Written `epoch.stream.lsn`.
-/// [`Ticket::transaction_id`](crate::Ticket::transaction_id) and `hyades log dump` return it;
-/// [`Until::Transaction`](crate::Until::Transaction) and `hyades recover --until` take it.
+/// [`Ticket::transaction_id`](crate::Ticket::transaction_id) and `hyades log dump` return ids;
+/// [`Until::Transaction`](crate::Until::Transaction) and `hyades recover --until` take ids.
 ///
 /// ```
 /// use hyades::TransactionId;
@@ -17,11 +17,11 @@ use std::str::FromStr;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TransactionId {
-    /// The epoch in which it committed.
+    /// The epoch of the commit.
     pub epoch: u64,
-    /// Id of the log stream that holds its record.
+    /// Id of the log stream with the record.
     pub stream: u32,
-    /// LSN of the end of its record in that stream.
+    /// LSN of the end of the record in the stream.
     pub lsn: Lsn,
 }
 

@@ -14,24 +14,25 @@ use crate::transaction::access::{Index, Table, Transaction};
 use std::fmt;
 use std::marker::PhantomData;
 
-/// A struct whose values are the rows of a table. Implement it with `#[derive(Table)]`.
+/// A struct whose values are the rows of a table. Implemented with `#[derive(Table)]`.
 ///
-/// Each field is a column, see [`Field`](crate::Field) for their types. The attributes:
+/// Each field is a column, see [`Field`](crate::Field) for the types. The attributes:
 ///
 /// | attribute | on | meaning |
 /// |---|---|---|
 /// | `#[key]` | fields | the primary key, of these fields in their order |
 /// | `#[index]`, `#[unique]` | a field | a secondary index of this field; no two rows share a key |
-/// | `#[default_value(expr)]` | a field | what existing rows get if the field is new |
-/// | `#[table(name = "..")]` | the struct | the table's name; else the struct's, in snake case |
+/// | `#[default_value(expr)]` | a field | the value for existing rows if the field is new |
+/// | `#[table(name = "..")]` | the struct | the table's name; by default the struct's, in snake
+/// case |
 /// | `#[table(hash)]` | the struct | a hash table: point reads only, faster |
 /// | `#[table(key(a, b))]` | the struct | the primary key, in this order |
 /// | `#[table(index(by_ab(a, b)))]` | the struct | an index of several fields; also `unique` |
 ///
 /// The derived struct has a constant for each column (`Account::BALANCE`, a
 /// [`Column`](crate::Column)) and for each index (`Account::BY_OWNER`, a [`TypedIndex`]). A struct
-/// without a key has hidden row ids. Fields may borrow (`&'a str`): then rows that are read borrow
-/// from the transaction.
+/// without a key has hidden row ids. Fields may borrow (`&'a str`): then rows read borrow from the
+/// transaction.
 ///
 /// ```
 /// use hyades::{Schema, Table, TableRow, Type};
@@ -54,8 +55,8 @@ use std::marker::PhantomData;
 /// assert_eq!(Session::schema(), schema);
 /// ```
 ///
-/// A struct that describes an existing table may have gained fields: an `Option`, which is `None`
-/// in existing rows, or a field with a default. Fields are matched by name, so a new one may have
+/// A struct that describes an existing table may have gained fields: an `Option`, `None` in
+/// existing rows, or a field with a default. Fields are matched by name, so a new field may have
 /// any place, see [`Builder::table`](crate::Builder::table).
 ///
 /// ```
@@ -110,8 +111,7 @@ use std::marker::PhantomData;
 /// }
 /// ```
 pub trait TableRow {
-    /// A row that a transaction has read: the struct, with the transaction's lifetime if it
-    /// borrows.
+    /// A row read by a transaction: the struct, with the transaction's lifetime if it borrows.
     type Read<'t>;
     /// The fields of the primary key.
     type Key: KeyFields;
@@ -179,8 +179,8 @@ impl<R> fmt::Debug for TypedTable<R> {
 }
 
 impl<R: TableRow> TypedTable<R> {
-    /// The typed form of a table that was declared with this row type's schema, or with one that
-    /// has the same columns and indexes. Reading the rows of another table panics.
+    /// Returns the typed form of a table declared with this row type's schema, or with a schema of
+    /// the same columns and indexes. Reading the rows of another table panics.
     ///
     /// ```
     /// # use hyades::{Database, Table, TableRow, TypedTable};
@@ -208,10 +208,10 @@ impl<R: TableRow> TypedTable<R> {
         self.table
     }
 
-    /// Reads the row with this primary key, which has to be there.
+    /// Reads the row with this primary key; a missing row is an error.
     ///
     /// # Errors
-    /// [`Abort::NotFound`] if there is none; the transaction may continue after it.
+    /// [`Abort::NotFound`] if there is no such row; the transaction may continue after this error.
     #[inline]
     pub fn require<'t>(
         self,
@@ -231,11 +231,11 @@ impl<R: TableRow> TypedTable<R> {
         Ok(self.get_columns(tx, key, Columns::ALL)?.as_ref().map(R::read))
     }
 
-    /// Reads some columns of the row with this primary key, which has to be there. Nothing else of
-    /// it is copied or decoded; [`Row::get`] reads them.
+    /// Reads some columns of the row with this primary key; a missing row is an error. Nothing else
+    /// of the row is copied or decoded; [`Row::get`] reads the columns.
     ///
     /// # Errors
-    /// [`Abort::NotFound`] if there is no such row; the transaction may continue after it.
+    /// [`Abort::NotFound`] if there is no such row; the transaction may continue after this error.
     ///
     /// ```
     /// # use hyades::{Database, Table};
@@ -288,23 +288,24 @@ impl<R: TableRow> TypedTable<R> {
         R::Key::with(key, |key| tx.0.prefetch(self.table, key, columns));
     }
 
-    /// Inserts a row. Returns its hidden row id in a table without a primary key, else 0.
+    /// Inserts a row. Returns the hidden row id in a table without a primary key, else 0.
     ///
     /// # Errors
     /// [`Abort::DuplicateKey`] if the primary key or a unique index has the key already; the
-    /// transaction may continue after it.
+    /// transaction may continue after this error.
     #[inline]
     pub fn insert(self, tx: &Transaction<'_>, row: &R) -> Result<u64, Abort> {
         row.with_values(|values| tx.insert(self.table, values))
     }
 
-    /// Inserts a row or replaces the one with its primary key; returns true if it replaced one.
+    /// Inserts a row or replaces the row with the same primary key; returns true if a row was
+    /// replaced.
     #[inline]
     pub fn upsert(self, tx: &Transaction<'_>, row: &R) -> Result<bool, Abort> {
         row.with_values(|values| tx.upsert(self.table, values))
     }
 
-    /// Inserts a row or replaces the one with its primary key, without reading it; see
+    /// Inserts a row or replaces the row with the same primary key, without a read; see
     /// [`Transaction::overwrite`].
     #[inline]
     pub fn overwrite(self, tx: &Transaction<'_>, row: &R) -> Result<(), Abort> {
@@ -323,8 +324,8 @@ impl<R: TableRow> TypedTable<R> {
         R::Key::with(key, |key| tx.0.update(self.table, key, sets))
     }
 
-    /// Reads a row, has `change` change it, and writes the fields that are different then. Returns
-    /// false, and does not call `change`, if there is no such row.
+    /// Reads a row, has `change` change the row, and writes the changed fields. Returns false,
+    /// without calling `change`, if there is no such row.
     pub fn modify(
         self,
         tx: &Transaction<'_>,
@@ -355,7 +356,7 @@ impl<R: TableRow> TypedTable<R> {
         R::Key::with(key, |key| tx.0.delete(self.table, key))
     }
 
-    /// Starts a scan over the primary key, or over the row ids of a struct without one. Not for
+    /// Starts a scan over the primary key, or over the row ids of a struct without a key. Not for
     /// hash tables, see [`Transaction::scan`].
     #[inline]
     pub fn scan<'t, 'k>(self, tx: &Transaction<'t>) -> TypedScan<'t, 'k, R, R::Key> {

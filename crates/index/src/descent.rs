@@ -1,9 +1,9 @@
-//! A descent ahead of need, one level per step: each step prefetches what the next one reads, and
-//! the caller does other work in between. It ends with a finger at the leaf.
+//! A descent ahead of need, a level per step: each step prefetches the next step's data, and the
+//! caller does other work in between. The descent ends with a finger at the leaf.
 //!
-//! Invariant: if the parent is still at its version, the child is the node whose key range contains
-//! the target, and that range is from `lower` to `upper`. So a step notes the child's version and
-//! then checks the parent's, as every descent does (tree.rs), no matter how much later.
+//! Invariant: if the parent is still at its version, the child is the node with the target in its
+//! key range, and the range is from `lower` to `upper`. So a step notes the child's version and
+//! then checks the parent's, like every descent (tree.rs), after any time.
 
 use super::finger::Finger;
 use super::key::{Keyed, Probe, padded, words};
@@ -20,7 +20,7 @@ pub struct Descent<'g> {
     parent: &'g Version,
     parent_version: u64,
     child: *mut NodeHeader,
-    /// The target, as the first words of a key; a tree compares as many as it stores.
+    /// The target, as the first words of a key; a tree compares only the words stored.
     place: [u64; 4],
     /// The target is the position just below `place`.
     below: bool,
@@ -43,7 +43,7 @@ where
     E: Keyed + 'static,
     G: Default + 'static,
 {
-    /// Begins a descent to the place of `key`, or to the one just below. `None` if the root is
+    /// Begins a descent to the place of `key`, or to the place just below. `None` if the root is
     /// locked.
     pub fn begin_descent<'g>(
         &'g self,
@@ -68,12 +68,12 @@ where
         })
     }
 
-    /// Advances a descent, which was begun in this tree, by one level.
+    /// Advances a descent, begun in this tree, by a level.
     pub fn step<'g>(&'g self, descent: &mut Descent<'g>) -> DescentProgress<'g> {
         assert!(descent.tree == self.id(), "a descent goes on in the tree that it was begun in");
         // SAFETY: G1, G2: the guard has been pinned since `begin_descent`, and the child was loaded
-        // later, from the root or from a node reached under that guard. It is not null: the root
-        // never is, and at a null child the descent would have ended.
+        // later, from the root or from a node reached under the guard. The child is not null: the
+        // root never is, and at a null child the descent would have ended.
         let head: &'g NodeHeader = unsafe { &*descent.child };
         let Some(version) = head.version.read_now() else { return DescentProgress::Lost };
         if !descent.parent.validate(descent.parent_version) {
@@ -126,7 +126,7 @@ mod tests {
     use hyades_platform::reclaim as epoch;
 
     /// In an unchanged tree a descent arrives at the leaf of its key, or of the key just below, and
-    /// the finger accepts that key.
+    /// the finger accepts the key.
     #[test]
     fn a_descent_arrives_at_the_leaf() {
         let keys = if cfg!(miri) { 200 } else { 5_000 };

@@ -1,11 +1,11 @@
-//! Payloads of gaps: what leaves keep for the key ranges between entries.
+//! Payloads of gaps: the leaves' data about the key ranges between entries.
 
-/// Callbacks that update gap payloads when leaves are split and merged.
+/// Callbacks for updates of gap payloads when leaves are split and merged.
 ///
-/// Both leaves are locked or not yet linked during the call. A payload that threads also change
-/// without a lock must be changed by sequentially consistent operations followed by
-/// [`Leaf::is_current`](crate::Leaf::is_current): if that holds, the change came before the call
-/// and is seen by it. The hooks must not panic, nor use the index.
+/// Both leaves are locked or not yet linked during the call. A payload also changed without a lock
+/// must be changed by sequentially consistent operations followed by
+/// [`Leaf::is_current`](crate::Leaf::is_current): if the check succeeds, the change came before the
+/// call and is seen by the call. The hooks must not panic, nor use the index.
 pub trait GapHooks<G> {
     /// The upper part of `from`'s key range goes to a new leaf with payload `to`.
     fn split(&self, from: &G, to: &G);
@@ -13,7 +13,7 @@ pub trait GapHooks<G> {
     fn merge(&self, into: &G, from: &G);
 }
 
-/// For payloads that need no update, such as `()`.
+/// For payloads without a need of updates, for example `()`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoHooks;
 

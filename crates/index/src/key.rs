@@ -1,15 +1,15 @@
-//! Keys as the tree compares them: a few big-endian words inline, the whole key only on a tie.
+//! Keys as compared by the tree: a few big-endian words inline, the whole key only on a tie.
 //!
 //! Zero padding keeps the order: where two padded prefixes differ, the keys differ in the same
-//! direction, because a key that ended earlier is the smaller one. Where they are equal, a key of
-//! fixed length that fits is equal too; any other key is compared in full.
+//! direction, because the key with the earlier end is smaller. Where padded prefixes are equal,
+//! fixed-length keys within the words are equal too; any other key is compared in full.
 
 #![forbid(unsafe_code)]
 
 use std::cmp::Ordering;
 use std::ops::Bound;
 
-/// The shape that all keys of one index share.
+/// The common shape of all keys of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyShape {
     /// Every key has exactly this many bytes.
@@ -18,17 +18,17 @@ pub enum KeyShape {
     Variable,
 }
 
-/// An entry that carries its own key.
+/// An entry with its own key.
 pub trait Keyed {
-    /// The key's bytes, in an encoding whose byte order is the key order. They never change while
-    /// the entry is linked into an index.
+    /// Returns the key's bytes, in an encoding with key order as byte order. The bytes never change
+    /// while the entry is linked into an index.
     fn key(&self) -> &[u8];
 }
 
 /// A search position between keys.
 ///
-/// With `full`, it is that key. Without, it is the smallest key with these words, which for a
-/// fixed-length key that fits the words is the key itself.
+/// With `full`, the position is the key `full`. Without, the position is the smallest key with the
+/// words `words`; for a fixed-length key within the words, the key itself.
 #[derive(Clone, Copy)]
 pub(super) struct Probe<'k, const W: usize> {
     pub words: [u64; W],
@@ -36,7 +36,7 @@ pub(super) struct Probe<'k, const W: usize> {
 }
 
 impl<const W: usize> Probe<'_, W> {
-    /// Compares two positions. One without its full key is below all keys that share its words.
+    /// Compares two positions. A position without a full key is below all keys with the same words.
     #[inline]
     pub fn cmp(&self, other: &Probe<'_, W>) -> Ordering {
         self.words.cmp(&other.words).then_with(|| self.full.cmp(&other.full))
@@ -66,7 +66,7 @@ fn word(key: &[u8], start: usize) -> u64 {
     }
 }
 
-/// The last, partial word, read in one or two loads that may overlap what came before.
+/// The last, partial word, read in one or two loads, with a possible overlap with the bytes before.
 #[inline]
 fn tail(key: &[u8], start: usize) -> u64 {
     let missing_bits = 8 * (start + 8 - key.len()) as u32;
@@ -81,11 +81,11 @@ fn tail(key: &[u8], start: usize) -> u64 {
 }
 
 /// Turns bounds of any length into bounds of exactly `length` bytes that admit the same keys of
-/// that length. The returned bytes are what the words of a fixed-length probe are made of: a
-/// shorter bound is padded by `words`, a longer one is cut here.
+/// `length`. The returned bytes become the words of a fixed-length probe: a shorter bound is padded
+/// by `words`, a longer bound is cut here.
 pub(super) fn fit_lower(bound: Bound<&[u8]>, length: usize) -> Bound<&[u8]> {
     match bound {
-        // A proper prefix is below every key that starts with it.
+        // A proper prefix is below every key with the prefix.
         Bound::Excluded(key) if key.len() < length => Bound::Included(key),
         Bound::Included(key) | Bound::Excluded(key) if key.len() > length => {
             Bound::Excluded(&key[..length])

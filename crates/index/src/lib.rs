@@ -1,15 +1,16 @@
-//! The ordered index: a B+tree with optimistic lock coupling. Leaves have versions, by which a
-//! transaction can check later whether a key range that it read is unchanged, and gap payloads, in
-//! which a concurrency control keeps stamps for absent keys.
+//! The ordered index: a B+tree with optimistic lock coupling. Leaves have versions, for a
+//! transaction's later check of the key ranges read, and gap payloads, for a concurrency control's
+//! stamps of absent keys.
 //!
-//! The index stores pointers to entries that the caller owns. It reads an entry's key only where
-//! the inline words do not decide. Everything read through it is bound to an epoch guard.
+//! The index stores pointers to entries owned by the caller. The index reads an entry's key only
+//! where the inline words do not decide. Everything read through the index is bound to an epoch
+//! guard.
 //!
 //! # Phantoms
-//! A lookup that finds nothing and a scan report the leaves that they read, with versions. As long
-//! as [`Leaf::is_current`] holds for all of them, the set of keys in that range is unchanged. A
-//! transaction that inserts applies its own changes to its set of observed leaves, as [`Insertion`]
-//! states them. Entries of deleted rows are up to the caller.
+//! An unsuccessful lookup and a scan report the leaves read, with versions. As long as
+//! [`Leaf::is_current`] holds for all reported leaves, the set of keys in the range is unchanged.
+//! An inserting transaction applies its own changes to its set of observed leaves, as stated by
+//! [`Insertion`]. Entries of deleted rows are up to the caller.
 
 mod descent;
 mod finger;
@@ -75,15 +76,15 @@ macro_rules! with_tree {
     };
 }
 
-// SAFETY: the index never drops the entries that it points to, and gives them out as `&E`, to any
-// thread, for which `E: Send + Sync` suffices. It owns payloads, which any thread may drop that
-// frees a retired leaf: `G: Send`.
+// SAFETY: the index never drops the entries pointed to, and gives entries out as `&E`, to any
+// thread; `E: Send + Sync` suffices. The index owns payloads, dropped by any thread at the freeing
+// of a retired leaf: `G: Send`.
 unsafe impl<E: Keyed + Send + Sync + 'static, G: Default + Send + Sync> Send
     for OrderedIndex<E, G>
 {
 }
-// SAFETY: all that changes behind `&self` is atomic. Threads get shared references to entries and
-// payloads, for which `E: Sync` and `G: Sync` suffice.
+// SAFETY: all state changed behind `&self` is atomic. Threads get shared references to entries and
+// payloads; `E: Sync` and `G: Sync` suffice.
 unsafe impl<E: Keyed + Send + Sync + 'static, G: Default + Send + Sync> Sync
     for OrderedIndex<E, G>
 {
@@ -94,7 +95,7 @@ where
     E: Keyed + Send + Sync + 'static,
     G: Default + Send + Sync + 'static,
 {
-    /// An empty index for keys of this shape.
+    /// Makes an empty index for keys of `shape`.
     pub fn new(shape: KeyShape) -> Self {
         let tree = match shape {
             KeyShape::Fixed(0..=8) => Shaped::One(Tree::new()),
@@ -112,14 +113,14 @@ where
         }
     }
 
-    /// The identity of this index, see [`Finger::tree`].
+    /// The identity of the index, see [`Finger::tree`].
     #[inline]
     pub fn id(&self) -> *const () {
         with_tree!(&self.tree, tree => tree.id())
     }
 
-    /// Begins a descent to the place of `key`, which may have any length, or with `below` to the
-    /// one just below it. `None` if the root is being changed.
+    /// Begins a descent to the place of `key`, of any length, or with `below` to the place just
+    /// below. `None` if the root is being changed.
     #[inline]
     pub fn begin_descent<'g>(
         &'g self,
@@ -130,13 +131,13 @@ where
         with_tree!(&self.tree, tree => tree.begin_descent(key, below, guard))
     }
 
-    /// Advances a descent, which was begun in this index, by one level.
+    /// Advances a descent, begun in this index, by a level.
     #[inline]
     pub fn step<'g>(&'g self, descent: &mut Descent<'g>) -> DescentProgress<'g> {
         with_tree!(&self.tree, tree => tree.step(descent))
     }
 
-    /// The entry under `key`, if there is one, and the leaf that holds or would hold it.
+    /// Returns the entry under `key`, if any, and the leaf for the key.
     ///
     /// # Panics
     /// If the key's length does not fit the index's shape. The same holds for `find`, `insert`,
@@ -147,7 +148,7 @@ where
         with_tree!(&self.tree, tree => tree.get(&tree.probe(key), guard))
     }
 
-    /// The entry under `key`, if there is one.
+    /// Returns the entry under `key`, if any.
     #[inline]
     pub fn find<'g>(&self, key: &[u8], guard: &'g Guard) -> Option<&'g E> {
         self.get(key, guard).0
@@ -156,10 +157,9 @@ where
     /// Links `entry` under `key` unless the key exists.
     ///
     /// # Safety
-    /// `entry` points to a valid entry with exactly this key. Once linked it stays valid until it
-    /// is unlinked by [`OrderedIndex::remove`] *and* has then been retired through
-    /// [`hyades_platform::reclaim`], or until the index is gone and so are all guards pinned
-    /// before.
+    /// `entry` points to a valid entry with exactly the key `key`. Once linked the entry stays
+    /// valid until unlinked by [`OrderedIndex::remove`] *and* then retired through
+    /// [`hyades_platform::reclaim`], or until the index and all guards pinned before are gone.
     pub unsafe fn insert<'g>(
         &self,
         key: &[u8],
@@ -167,16 +167,16 @@ where
         hooks: &dyn GapHooks<G>,
         guard: &'g Guard,
     ) -> Inserted<'g, E, G> {
-        // SAFETY: passed on to the caller for `entry`; the finger is new, so it has been in no
-        // index.
+        // SAFETY: passed on to the caller for `entry`; the finger is new, so has been in no index.
         unsafe { self.insert_near(key, entry, hooks, &mut Finger::new(guard)) }
     }
 
     /// As [`OrderedIndex::insert`], but tries the finger's leaf first. The finger then points at
-    /// the leaf of the entry, if that leaf had room.
+    /// the leaf of the entry, if the leaf had room.
     ///
     /// # Safety
-    /// As for [`OrderedIndex::insert`]. Every index that the finger has pointed into outlives it.
+    /// As for [`OrderedIndex::insert`]. Every index pointed into by the finger so far outlives the
+    /// finger.
     pub unsafe fn insert_near<'g>(
         &self,
         key: &[u8],
@@ -185,14 +185,15 @@ where
         finger: &mut Finger<'g>,
     ) -> Inserted<'g, E, G> {
         self.check(key);
-        // SAFETY: this function's contract is that of `Tree::insert`.
+        // SAFETY: the function's contract is the contract of `Tree::insert`.
         with_tree!(&self.tree, tree => unsafe {
             tree.insert(&tree.probe(key), entry, hooks, finger)
         })
     }
 
-    /// Unlinks `entry` if it is the one under `key`; returns whether it was. The leaf's version
-    /// changes. A leaf that becomes empty is unlinked, and its gap merged into its neighbour's.
+    /// Unlinks `entry` if `entry` is under `key`; returns whether the entry was unlinked. The
+    /// leaf's version changes. An emptied leaf is unlinked, and its gap merged into the
+    /// neighbour's.
     pub fn remove(
         &self,
         key: &[u8],
@@ -203,12 +204,12 @@ where
         self.take(key, entry, hooks, &|_| (), guard).is_some()
     }
 
-    /// As [`OrderedIndex::remove`], but returns the pointer that was linked. Unlike a pointer made
-    /// from a reference that the index returned, it may be used to free the entry.
+    /// As [`OrderedIndex::remove`], but returns the linked pointer. Unlike a pointer made from a
+    /// reference returned by the index, the linked pointer may be used to free the entry.
     ///
-    /// `leave` is called on the gap payload of the entry's leaf, under its lock, just before the
-    /// entry is unlinked, to raise the gap's stamp to the entry's. It must not panic, nor use the
-    /// index.
+    /// `leave` is called on the gap payload of the entry's leaf, under the leaf's lock, just before
+    /// the entry is unlinked, to raise the gap's stamp to the entry's. `leave` must not panic, nor
+    /// use the index.
     pub fn take(
         &self,
         key: &[u8],
@@ -221,14 +222,14 @@ where
         with_tree!(&self.tree, tree => tree.remove(&tree.probe(key), entry, hooks, leave, guard))
     }
 
-    /// Visits every leaf whose key range overlaps the range from `lower` to `upper`, even one
-    /// without an entry in it, in key order or, if `descending`, in the opposite order. `visit`
-    /// gets the leaf and those of its entries that are in the range, in scan order: one consistent
-    /// snapshot of the leaf at its version. It may use the index.
+    /// Visits every leaf with a key range overlapping the range from `lower` to `upper`, even
+    /// without an entry in the range, in key order or, if `descending`, in the opposite order.
+    /// `visit` gets the leaf and the leaf's entries in the range, in scan order: a consistent
+    /// snapshot of the leaf at its version. `visit` may use the index.
     ///
     /// Every later insertion of a key inside the range (up to where `visit` stopped the scan)
     /// changes the version of at least one visited leaf. A leaf may be visited twice if the tree
-    /// changes during the scan; entries never are. Bounds may have any length.
+    /// changes during the scan, an entry never. Bounds may have any length.
     pub fn scan<'g>(
         &self,
         lower: Bound<&[u8]>,

@@ -1,23 +1,22 @@
 //! The two kinds of nodes, made of atomic fields.
 //!
-//! Optimistic readers read nodes while writers change them, and check the version afterwards; so
-//! every field that changes is an atomic. Words and counts are relaxed: the version word orders
-//! them. Pointers are stored with Release and loaded with Acquire, because a reader may follow one
-//! before it has validated the version.
+//! Optimistic readers read nodes during writers' changes, and check the version afterwards; so
+//! every changing field is an atomic. Words and counts are relaxed: the version word orders both.
+//! Pointers are stored with Release and loaded with Acquire, because a reader may follow a pointer
+//! before validating the version.
 //!
-//! The `SAFETY` comments of this index cite these facts:
+//! The `SAFETY` comments of the index cite the following facts:
 //! - G1: The guard was pinned before the pointer was loaded, and outlives the reference.
-//! - G2: A slot is null, or points to an initialised entry, node or full key that was not retired
-//!   before the slot was overwritten. Vacated slots are set to null; an obsolete node keeps
-//!   pointers, but only guards pinned before can reach them. All are retired through the epoch
-//!   (entries by the contract of `OrderedIndex::insert`). So with G1, no object from a slot is
-//!   freed.
-//! - G3: A node's level never changes. A node of level 0 is a leaf, one above an inner node, with
-//!   the parameters of its tree; all were made by `Box::into_raw`.
-//! - G4: This thread holds the lock of the node that holds the pointer, so no other thread can
-//!   overwrite the pointer, and what it points to is not retired.
-//! - G5: This thread unlinked the object under locks, so only this thread retires it, and no guard
-//!   pinned from now on can reach it.
+//! - G2: A slot is null, or points to an initialised entry, node or full key, not retired before
+//!   the slot was overwritten. Vacated slots are set to null; an obsolete node keeps pointers, but
+//!   only guards pinned before can reach the targets. All are retired through the epoch (entries by
+//!   the contract of `OrderedIndex::insert`). So with G1, no object from a slot is freed.
+//! - G3: A node's level never changes. A node of level 0 is a leaf, a node above is an inner node,
+//!   with the parameters of its tree; all were made by `Box::into_raw`.
+//! - G4: The current thread holds the lock of the pointer's node, so no other thread can overwrite
+//!   the pointer, and the pointer's target is not retired.
+//! - G5: The current thread unlinked the object under locks, so only the current thread retires the
+//!   object, and no guard pinned from now on can reach the object.
 
 use std::hint::select_unpredictable;
 use std::mem::offset_of;
@@ -29,7 +28,7 @@ use super::version::Version;
 use super::{Inserted, Insertion, Leaf};
 use hyades_platform::prefetch::{prefetch, prefetch_bytes};
 
-/// The header of all nodes. Counts are written under the node's lock and read without it.
+/// The header of all nodes. Counts are written under the node's lock and read without the lock.
 #[repr(C)]
 pub(super) struct NodeHeader {
     pub version: Version,
@@ -60,7 +59,7 @@ impl NodeHeader {
     }
 }
 
-/// The part of a leaf that does not depend on the key shape; [`super::Leaf`] refers to it.
+/// The part of a leaf independent of the key shape; the target of [`super::Leaf`].
 #[repr(C)]
 pub(super) struct LeafHead<G> {
     pub head: NodeHeader,
@@ -110,7 +109,7 @@ impl<E: Keyed + 'static, G: Default + 'static, const W: usize, const L: usize>
         prefetch_bytes(leaf, 0, size_of::<Self>());
     }
 
-    /// Prefetches what a scan reads of a leaf: its head and its entries, not its words.
+    /// Prefetches the parts of a leaf read by a scan: the head and the entries, not the words.
     pub fn prefetch_entries(leaf: *const Self) {
         prefetch(leaf);
         prefetch_bytes(leaf, offset_of!(Self, entries), size_of::<[AtomicPtr<E>; L]>());
@@ -121,13 +120,13 @@ impl<E: Keyed + 'static, G: Default + 'static, const W: usize, const L: usize>
         self.top.head.last.load(Ordering::Relaxed) as usize + 1 == slot
     }
 
-    /// The first slot whose key is at or above `probe`.
+    /// Returns the first slot with a key at or above `probe`.
     ///
     /// # Safety
-    /// The caller is pinned, and entries are retired through the epoch after they are unlinked.
+    /// The caller is pinned, and entries are retired through the epoch after the unlinking.
     #[inline]
     pub unsafe fn lower_bound(&self, probe: &Probe<'_, W>, count: usize) -> usize {
-        // SAFETY: G1 by this function's contract, which is that of `below`.
+        // SAFETY: G1 by the function's contract, the same as for `below`.
         partition(count, |slot| unsafe { self.below(slot, probe) })
     }
 
@@ -147,7 +146,7 @@ impl<E: Keyed + 'static, G: Default + 'static, const W: usize, const L: usize>
             }
         }
         let Some(full) = probe.full else { return false };
-        // SAFETY: G1 by this function's contract, which is that of `key_at`.
+        // SAFETY: G1 by the function's contract, the same as for `key_at`.
         unsafe { self.key_at(slot) }.is_some_and(|key| key < full)
     }
 
@@ -161,7 +160,7 @@ impl<E: Keyed + 'static, G: Default + 'static, const W: usize, const L: usize>
             return false;
         }
         let Some(full) = probe.full else { return true };
-        // SAFETY: G1 by this function's contract, which is that of `key_at`.
+        // SAFETY: G1 by the function's contract, the same as for `key_at`.
         unsafe { self.key_at(slot) }.is_some_and(|key| key == full)
     }
 
@@ -171,7 +170,7 @@ impl<E: Keyed + 'static, G: Default + 'static, const W: usize, const L: usize>
     where
         E: 'g,
     {
-        // SAFETY: G1 by this function's contract, G2.
+        // SAFETY: G1 by the function's contract, G2.
         unsafe { self.entry(slot).as_ref() }.map(Keyed::key)
     }
 
@@ -182,8 +181,8 @@ impl<E: Keyed + 'static, G: Default + 'static, const W: usize, const L: usize>
         self.entries[slot].store(entry, Ordering::Release);
     }
 
-    /// Inserts the entry if the leaf, whose key range contains the key, has room and is still at
-    /// this version; or finds that the key exists. `None` in all other cases.
+    /// Inserts the entry if the leaf, with the key in its range, has room and is still at
+    /// `version`; or finds the existing key. `None` in all other cases.
     ///
     /// # Safety
     /// The caller is pinned for `'g`. Also as for [`super::OrderedIndex::insert`].
@@ -195,15 +194,15 @@ impl<E: Keyed + 'static, G: Default + 'static, const W: usize, const L: usize>
         entry: *const E,
     ) -> Option<Inserted<'g, E, G>> {
         let count = self.count();
-        // SAFETY: G1 by this function's contract.
+        // SAFETY: G1 by the function's contract.
         let slot = unsafe { self.lower_bound(probe, count) };
-        // SAFETY: G1 by this function's contract.
+        // SAFETY: G1 by the function's contract.
         if unsafe { self.holds(slot, count, probe) } {
             let existing = self.entry(slot);
             if !self.version().validate(version) {
                 return None;
             }
-            // SAFETY: G1, G2. The version is unchanged, so this slot holds the key's entry.
+            // SAFETY: G1, G2. The version is unchanged, so the slot holds the key's entry.
             let existing = unsafe { &*existing };
             return Some(Inserted::Exists(existing, Leaf { head: &self.top, version }));
         }
@@ -248,8 +247,8 @@ impl<E: Keyed + 'static, G: Default + 'static, const W: usize, const L: usize>
         self.top.head.set_count(count - 1);
     }
 
-    /// Moves the entries from `cut` on into `right`, which is empty and not yet linked. The lock
-    /// is held.
+    /// Moves the entries from `cut` on into `right`, an empty leaf not yet linked. The lock is
+    /// held.
     pub fn move_tail(&self, cut: usize, right: &Self) {
         let count = self.count();
         debug_assert!(cut <= count && right.count() == 0, "a part goes to an empty leaf");
@@ -264,10 +263,11 @@ impl<E: Keyed + 'static, G: Default + 'static, const W: usize, const L: usize>
     }
 }
 
-/// A separator's full key, for the rare case that the words of its two neighbours are equal.
+/// A separator's full key, for the rare case of equal words of its two neighbours.
 pub(super) type FullKey = Box<[u8]>;
 
-/// A separator. The inner node whose slot holds it owns `full`, which is retired through the epoch.
+/// A separator. The inner node with the separator in a slot owns `full`; `full` is retired through
+/// the epoch.
 #[derive(Clone, Copy)]
 pub(super) struct Separator<const W: usize> {
     pub words: [u64; W],
@@ -275,7 +275,7 @@ pub(super) struct Separator<const W: usize> {
 }
 
 /// An inner node: up to `N` children, separator `i` between the children `i` and `i + 1`. `B` is
-/// `N` where separators can need their full key, and 0 where they cannot.
+/// `N` where separators can need a full key, and 0 elsewhere.
 #[repr(C, align(64))]
 pub(super) struct InnerNode<const W: usize, const N: usize, const B: usize> {
     pub head: NodeHeader,
@@ -339,11 +339,12 @@ impl<const W: usize, const N: usize, const B: usize> InnerNode<W, N, B> {
     /// The caller is pinned for `'g`.
     pub unsafe fn fence<'g>(&self, slot: usize) -> Probe<'g, W> {
         let Separator { words, full } = self.separator(slot);
-        // SAFETY: G1 by this function's contract, G2.
+        // SAFETY: G1 by the function's contract, G2.
         Probe { words, full: unsafe { full.as_ref() }.map(|key| &**key) }
     }
 
-    /// The index of the child whose range contains `probe`: as many separators are at or below it.
+    /// Returns the index of the child with `probe` in its range: the number of separators at or
+    /// below `probe`.
     ///
     /// # Safety
     /// The caller is pinned.
@@ -356,21 +357,22 @@ impl<const W: usize, const N: usize, const B: usize> InnerNode<W, N, B> {
                     return word <= wanted;
                 }
             }
-            // SAFETY: G1 by this function's contract, which is that of `fence`.
+            // SAFETY: G1 by the function's contract, the same as for `fence`.
             B == 0 || unsafe { self.fence(slot) }.full <= probe.full
         })
     }
 
-    /// The index of the child whose range contains, or ends at, the position just below `probe`.
+    /// Returns the index of the child with the position just below `probe` in its range or at the
+    /// range's end.
     ///
     /// # Safety
     /// The caller is pinned.
     pub unsafe fn route_below(&self, probe: &Probe<'_, W>, count: usize) -> usize {
-        // SAFETY: G1 by this function's contract, which is that of `fence`.
+        // SAFETY: G1 by the function's contract, the same as for `fence`.
         partition(count - 1, |slot| unsafe { self.fence(slot) }.cmp(probe).is_lt())
     }
 
-    /// Stores a separator and the child to its right.
+    /// Stores a separator and the child to the right.
     fn put(&self, slot: usize, separator: &Separator<W>, right: *mut NodeHeader) {
         for (field, &word) in self.words[slot].iter().zip(&separator.words) {
             field.store(word, Ordering::Relaxed);
@@ -404,9 +406,9 @@ impl<const W: usize, const N: usize, const B: usize> InnerNode<W, N, B> {
         self.head.set_count(count + 1);
     }
 
-    /// Unlinks child `slot`, whose range goes to its left neighbour, or to its right one if it is
-    /// the first. Returns the separator's full key (or null), which the caller then owns. The lock
-    /// is held and there are at least two children.
+    /// Unlinks child `slot`; the child's range goes to the left neighbour, or from the first child
+    /// to the right neighbour. Returns the separator's full key (or null), then owned by the
+    /// caller. The lock is held and there are at least two children.
     pub fn remove_child(&self, slot: usize) -> *mut FullKey {
         let count = self.count();
         debug_assert!(slot < count && count >= 2, "a node keeps at least one child");
@@ -423,8 +425,8 @@ impl<const W: usize, const N: usize, const B: usize> InnerNode<W, N, B> {
         full
     }
 
-    /// Moves the children from `cut` on into `right`, which is new. Returns the separator between
-    /// the halves, which the caller then owns. The lock is held and `0 < cut < count`.
+    /// Moves the children from `cut` on into `right`, a new node. Returns the separator between the
+    /// halves, then owned by the caller. The lock is held and `0 < cut < count`.
     pub fn move_tail(&self, cut: usize, right: &Self) -> Separator<W> {
         let count = self.count();
         debug_assert!(0 < cut && cut < count, "both halves of a node have a child");
@@ -442,10 +444,11 @@ impl<const W: usize, const N: usize, const B: usize> InnerNode<W, N, B> {
     }
 }
 
-/// The first of `0..count` for which `below` is false, if it is true up to there; else `count`.
+/// Returns the first of `0..count` with `below` false, given `below` true up to there; else
+/// `count`.
 ///
 /// The loop's trip count depends on `count` only, and each step selects without a branch, since the
-/// processor cannot predict the outcome of these comparisons.
+/// processor cannot predict the outcome of the comparisons.
 #[inline(always)]
 fn partition(count: usize, below: impl Fn(usize) -> bool) -> usize {
     let (mut base, mut size) = (0, count);

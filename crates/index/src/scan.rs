@@ -1,8 +1,8 @@
 //! Range scans, leaf by leaf.
 //!
-//! Each leaf is reported as one consistent snapshot. The scan goes on from the fence that bounded
-//! the leaf when it was read. Since a leaf's key range changes only with its version, the ranges of
-//! the reported leaves, at the reported versions, cover every key of the scanned range.
+//! Each leaf is reported as a consistent snapshot. The scan goes on from the leaf's fence at the
+//! time of the read. Since a leaf's key range changes only with its version, the ranges of the
+//! reported leaves, at the reported versions, cover every key of the scanned range.
 
 use std::ops::{Bound, ControlFlow};
 
@@ -14,11 +14,11 @@ use super::key::{Keyed, Probe};
 use super::node::{InnerNode, LeafNode, NodeHeader};
 use super::tree::{LeafPosition, Tree};
 
-/// The callback of a scan, called for each leaf with those of its entries that are in the range; it
+/// The callback of a scan, called for each leaf with the leaf's entries in the range; the callback
 /// may stop the scan.
 pub type Visit<'v, 'g, E, G> = &'v mut dyn FnMut(Leaf<'g, G>, &[&'g E]) -> ControlFlow<()>;
 
-/// The range that is still to be scanned, as search positions.
+/// The range still to be scanned, as search positions.
 pub(super) struct ScanRange<'k, const W: usize> {
     pub lower: Bound<Probe<'k, W>>,
     pub upper: Bound<Probe<'k, W>>,
@@ -34,17 +34,17 @@ enum LeafCursor<'k, const W: usize> {
     Below(Probe<'k, W>),
 }
 
-/// The current leaf and its surroundings.
+/// The current leaf and the surroundings.
 struct Place<'g, E, G, const W: usize, const L: usize, const N: usize, const B: usize> {
     leaf: &'g LeafNode<E, G, W, L>,
     version: u64,
-    /// Its parent, with the parent's version, the leaf's index and the number of children.
+    /// The leaf's parent, with the parent's version, the leaf's index and the number of children.
     parent: Option<(&'g InnerNode<W, N, B>, u64, usize, usize)>,
     /// The parent's own far fence, in the scan's direction.
     outer: Option<Probe<'g, W>>,
     /// The leaf's far fence, in the scan's direction.
     fence: Option<Probe<'g, W>>,
-    /// The leaf follows one that was reported, so the range began before it.
+    /// The leaf follows a reported leaf, so the range began before the leaf.
     begun: bool,
 }
 
@@ -59,7 +59,7 @@ impl<'k, const W: usize> ScanRange<'k, W> {
         }
     }
 
-    /// Restricts the range to what is beyond `fence`.
+    /// Restricts the range to the part beyond `fence`.
     fn advance(&mut self, fence: Probe<'k, W>) {
         if self.descending {
             self.upper = Bound::Excluded(fence);
@@ -68,7 +68,7 @@ impl<'k, const W: usize> ScanRange<'k, W> {
         }
     }
 
-    /// Whether the range goes on beyond a leaf that ends at `fence`.
+    /// Whether the range goes on beyond a leaf's end at `fence`.
     fn continues(&self, fence: &Probe<'_, W>) -> bool {
         if self.descending {
             match &self.lower {
@@ -84,7 +84,7 @@ impl<'k, const W: usize> ScanRange<'k, W> {
         }
     }
 
-    /// The slots of `leaf` that are in the range. An end that the range is known to cross is not
+    /// Returns the slots of `leaf` in the range. An end known to be crossed by the range is not
     /// searched for.
     ///
     /// # Safety
@@ -96,13 +96,13 @@ impl<'k, const W: usize> ScanRange<'k, W> {
         goes_on: bool,
     ) -> (usize, usize) {
         let count = leaf.count();
-        // SAFETY: G1 by this function's contract.
+        // SAFETY: G1 by the function's contract.
         let at = |key: &Probe<'_, W>| unsafe { leaf.lower_bound(key, count) };
         let behind = |key| {
             // The slot is searched for once: while a writer changes the leaf, two searches may
-            // differ, and their sum exceed the count.
+            // differ, and the sum exceed the count.
             let slot = at(key);
-            // SAFETY: G1 by this function's contract.
+            // SAFETY: G1 by the function's contract.
             slot + usize::from(unsafe { leaf.holds(slot, count, key) })
         };
         let (below, above) = if self.descending { (goes_on, begun) } else { (begun, goes_on) };
@@ -126,9 +126,9 @@ where
     E: Keyed + 'static,
     G: Default + 'static,
 {
-    /// Visits every leaf whose key range meets `range`, in its direction.
+    /// Visits every leaf with a key range meeting `range`, in the range's direction.
     pub fn scan<'g>(&self, range: ScanRange<'_, W>, guard: &'g Guard, visit: Visit<'_, 'g, E, G>) {
-        // Rebound, so that its lifetime is short enough for the fences too.
+        // Rebound, for a lifetime short enough for the fences too.
         let mut range = range;
         let mut entries: SmallVec<[&'g E; 32]> = SmallVec::new();
         'descend: loop {
@@ -159,7 +159,7 @@ where
         }
     }
 
-    /// One attempt to descend to `cursor`, noting the fences on the far side.
+    /// Makes an attempt to descend to `cursor`, noting the fences on the far side.
     fn descend_to<'g>(
         &self,
         cursor: LeafCursor<'_, W>,
@@ -190,7 +190,7 @@ where
     }
 }
 
-/// The separator on the far side of child `index`, if the node holds it.
+/// The separator on the far side of child `index`, if held by the node.
 ///
 /// # Safety
 /// The caller is pinned for `'g`.
@@ -206,12 +206,11 @@ unsafe fn fence_of<'g, const W: usize, const N: usize, const B: usize>(
         (false, _) if index + 1 == count => return None,
         (false, _) => index,
     };
-    // SAFETY: G1 by this function's contract, which is that of `fence`.
+    // SAFETY: G1 by the function's contract, the same as for `fence`.
     Some(unsafe { inner.fence(at) })
 }
 
-/// Collects the entries of the leaf that are in the range, in scan order; false if the leaf
-/// changed.
+/// Collects the entries of the leaf in the range, in scan order; false if the leaf changed.
 fn snapshot<
     'g,
     E: Keyed + 'static,
@@ -258,7 +257,7 @@ where
         }
     }
 
-    /// The next leaf below the same parent, if there is one and the parent has not changed.
+    /// The next leaf below the same parent, if any, and if the parent has not changed.
     fn next(&self, descending: bool) -> Option<Self> {
         let (inner, version, index, count) = self.parent?;
         let index = if descending { index.checked_sub(1)? } else { index + 1 };
@@ -275,7 +274,7 @@ where
             return None;
         }
         Some(Place {
-            // SAFETY: G1, G2, G3: `inner` is the parent of a leaf, so all its children are leaves.
+            // SAFETY: G1, G2, G3: `inner` is the parent of a leaf, so all children are leaves.
             leaf: unsafe { &*child.cast() },
             version: leaf_version,
             parent: Some((inner, version, index, count)),

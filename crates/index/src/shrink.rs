@@ -1,4 +1,4 @@
-//! Removal of entries, and of leaves that have become empty.
+//! Removal of entries, and of emptied leaves.
 
 use std::sync::atomic::Ordering;
 
@@ -11,11 +11,11 @@ use super::node::{FullKey, InnerNode, LeafNode, NodeHeader};
 use super::tree::{LeafPosition, Path, PathStep, Tree};
 use super::version::{Backoff, Version};
 
-/// Number of attempts to unlink an empty leaf while other threads change its surroundings. A leaf
-/// that stays costs memory only, and is unlinked when it next becomes empty.
+/// Number of attempts to unlink an empty leaf while other threads change the leaf's surroundings. A
+/// remaining leaf costs memory only, and is unlinked when next emptied.
 const RECLAIM_ATTEMPTS: u32 = 64;
 
-/// Held locks. Dropping this releases those that are left in it, with their versions unchanged.
+/// Held locks. Dropping the set releases the locks left inside, with unchanged versions.
 struct Locks<'g>(SmallVec<[(&'g Version, u64); 16]>);
 
 impl<'g> Locks<'g> {
@@ -37,7 +37,7 @@ where
     E: Keyed + 'static,
     G: Default + 'static,
 {
-    /// Unlinks `entry` if it is the one under `probe`; returns the pointer that was linked.
+    /// Unlinks `entry` if `entry` is under `probe`; returns the linked pointer.
     pub fn remove(
         &self,
         probe: &Probe<'_, W>,
@@ -74,7 +74,7 @@ where
         }
     }
 
-    /// Unlinks the leaf that `probe` leads to, if it is empty and not the only one.
+    /// Unlinks the leaf of `probe`, if empty and not the only leaf.
     #[cold]
     fn reclaim(&self, probe: &Probe<'_, W>, hooks: &dyn GapHooks<G>, guard: &Guard) {
         let mut backoff = Backoff::new();
@@ -86,11 +86,12 @@ where
         }
     }
 
-    /// One attempt; `None` if something changed on the way.
+    /// Makes an attempt; `None` if something changed on the way.
     ///
-    /// The leaf is unlinked together with its ancestors that have no other child, below the first
-    /// that has one. Its key range goes to the neighbouring leaf, below that ancestor's adjacent
-    /// child. The nodes on the way to that neighbour are locked too, because their ranges grow.
+    /// The leaf is unlinked together with its ancestors without another child, below the first
+    /// ancestor with another child. The leaf's key range goes to the neighbouring leaf, below the
+    /// ancestor's adjacent child. The nodes on the way to the neighbour are locked too, because the
+    /// nodes' ranges grow.
     fn try_reclaim(
         &self,
         probe: &Probe<'_, W>,
@@ -121,7 +122,7 @@ where
         // The rightmost leaf below the child before, else the leftmost below the child after.
         let mut near = ancestor.child(if index > 0 { index - 1 } else { 1 });
         let neighbour = loop {
-            // SAFETY: G4; `near` is a child of a locked node, below its count, so it is not null.
+            // SAFETY: G4; `near` is a child of a locked node, below its count, so not null.
             let head: &NodeHeader = unsafe { &*near };
             // Never wait with locks held.
             kept.take(&head.version, head.version.read_now()?)?;
@@ -156,7 +157,7 @@ where
         Some(())
     }
 
-    /// Removes a root that has only one child left. If other threads interfere it stays: no harm.
+    /// Removes a root with only one child left. If other threads interfere the root stays: no harm.
     fn lower_root(&self, guard: &Guard) {
         while let Some(observed) = self.root_version.read_now() {
             let root = self.root.load(Ordering::Acquire);
@@ -180,7 +181,8 @@ where
             locks.0.clear();
             head.version.unlock_obsolete(version);
             self.root_version.unlock_changed(observed);
-            // SAFETY: G3, G5. Its child stays linked, and with one child there is no separator.
+            // SAFETY: G3, G5. The root's child stays linked, and with a single child there is no
+            // separator.
             unsafe {
                 let bytes = size_of::<InnerNode<W, N, B>>();
                 retire(guard, bytes, move || {
@@ -191,7 +193,7 @@ where
     }
 }
 
-/// Bytes that [`free_subtree`] frees, without full keys.
+/// Returns the bytes freed by [`free_subtree`], without full keys.
 ///
 /// # Safety
 /// The node's children are not changed meanwhile, and the caller is pinned.
@@ -214,10 +216,10 @@ where
     }
 }
 
-/// Frees a node and all below it.
+/// Frees a node and all nodes below.
 ///
 /// # Safety
-/// No thread can reach the subtree any more, and it is freed only once.
+/// No thread can reach the subtree any more, and the subtree is freed only once.
 pub(super) unsafe fn free_subtree<
     E,
     G,
@@ -231,7 +233,8 @@ pub(super) unsafe fn free_subtree<
     E: Keyed + 'static,
     G: Default + 'static,
 {
-    // SAFETY: by the contract this is the only access; G3. A full key is a box owned by its node.
+    // SAFETY: by the contract the caller has the only access; G3. A full key is a box owned by its
+    // node.
     unsafe {
         if (*node).level == 0 {
             return drop(Box::from_raw(node.cast::<LeafNode<E, G, W, L>>()));
@@ -254,7 +257,7 @@ where
     E: Keyed + 'static,
     G: Default + 'static,
 {
-    /// Retires the whole tree: a thread that is still pinned may hold one of its leaves.
+    /// Retires the whole tree: a still pinned thread may hold a leaf.
     pub(super) fn retire(&mut self) {
         let root = *self.root.get_mut();
         let guard = pin();

@@ -1,4 +1,5 @@
-//! Several threads change an index at once, against what each knows of its own keys.
+//! Several threads change an index at once, checked against each thread's knowledge of its own
+//! keys.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -25,7 +26,7 @@ fn shapes() -> Vec<(KeyShape, MakeKey)> {
 
 const THREADS: u64 = 3;
 
-/// Each thread owns the keys of its residue class; `work` returns those that it has left linked.
+/// Each thread owns the keys of its residue class; `work` returns the keys left linked.
 fn all_know_their_own(work: impl Fn(&Index, MakeKey, u64) -> BTreeSet<u64> + Sync) {
     for (shape, key) in shapes() {
         let index = Index::new(shape);
@@ -52,7 +53,7 @@ fn no_key_is_lost_or_doubled() {
         let mut mine = BTreeSet::new();
         for round in 0..ROUNDS {
             let guard = epoch::pin();
-            // In waves, so that leaves fill up and become empty.
+            // In waves, to fill and empty leaves.
             let growing = (round / (space * 2)).is_multiple_of(2);
             let i = random.u64(0..space) * THREADS + me;
             if random.u64(0..8) < if growing { 6 } else { 2 } {
@@ -81,7 +82,7 @@ fn a_finger_puts_no_key_where_it_does_not_belong() {
             let growing = (round / space).is_multiple_of(2);
             let from = random.u64(0..space);
             for step in 0..random.u64(1..12) {
-                // Mostly the next one, now and then one below or far away.
+                // Mostly the next key, now and then a key below or far away.
                 let at = match random.u8(0..16) {
                     0 => random.u64(0..space),
                     1 => from.saturating_sub(step),
@@ -100,8 +101,8 @@ fn a_finger_puts_no_key_where_it_does_not_belong() {
     });
 }
 
-/// Descents that advance between other operations, in a tree that changes meanwhile: the finger at
-/// which one ends puts no key into a leaf with another key range.
+/// Descents advancing between other operations, in a tree under change: the finger at the end of a
+/// descent puts no key into a leaf with another key range.
 #[test]
 fn a_descent_ahead_of_need_ends_where_it_belongs() {
     let space = if cfg!(miri) { 40 } else { 2_000 };
@@ -113,7 +114,7 @@ fn a_descent_ahead_of_need_ends_where_it_belongs() {
             let guard = epoch::pin();
             let growing = (round / space).is_multiple_of(2);
             let from = random.u64(0..space) * THREADS + me;
-            // To the key, or to the position just below the next one.
+            // To the key, or to the position just below the next key.
             let below = random.bool();
             let to = key(from + u64::from(below));
             let mut descent = index.begin_descent(&to, below, &guard);
@@ -144,8 +145,8 @@ fn a_descent_ahead_of_need_ends_where_it_belongs() {
     assert!(cfg!(miri) || arrived.into_inner() > ROUNDS / 16);
 }
 
-/// Scans in both directions, while writers insert and remove other keys: each sees the keys that
-/// stay, in order, and none twice.
+/// Scans in both directions, while writers insert and remove other keys: each scan sees the
+/// remaining keys, in order, without duplicates.
 #[test]
 fn scans_are_sorted_and_see_what_stays() {
     for (shape, key) in shapes() {
@@ -201,15 +202,15 @@ fn scans_are_sorted_and_see_what_stays() {
     }
 }
 
-/// The phantom contract: if all leaves of a scan are current afterwards, it saw a state that
-/// existed.
+/// The phantom contract: if all leaves of a scan are current afterwards, the scan saw an existing
+/// state.
 #[test]
 fn a_validated_scan_is_a_state_that_existed() {
     for (shape, key) in shapes() {
         let index = Index::new(shape);
         let pairs: u64 = if cfg!(miri) { 40 } else { 500 };
         // Exactly one of 2i and 2i + 1 is linked whenever no change is in progress. A change
-        // inserts one before it removes the other, so no state lacks both.
+        // inserts a key before removing the other, so no state lacks both.
         (0..pairs).for_each(|i| assert!(insert(&index, &key(2 * i), &epoch::pin())));
         let (done, validated) = (AtomicBool::new(false), AtomicU64::new(0));
         thread::scope(|scope| {
@@ -262,7 +263,7 @@ fn a_validated_scan_is_a_state_that_existed() {
     }
 }
 
-/// A stamp raised without a lock, on a leaf that is current afterwards, is never lost.
+/// A stamp raised without a lock, on a leaf still current afterwards, is never lost.
 #[test]
 fn a_stamp_raised_on_a_current_leaf_stays() {
     let index = Index::new(KeyShape::Fixed(8));
@@ -325,7 +326,7 @@ fn only_one_of_many_inserts_of_a_key_succeeds() {
         }
     });
     assert_eq!(won.load(Ordering::Relaxed), u64::from(count));
-    // A removal that names an entry which was removed before leaves its successor alone.
+    // A removal with an entry removed before leaves the entry's successor alone.
     let guard = epoch::pin();
     let old = index.find(&0u32.to_be_bytes(), &guard).unwrap();
     assert!(remove(&index, &0u32.to_be_bytes(), &guard));

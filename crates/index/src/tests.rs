@@ -24,11 +24,11 @@ pub(super) fn entry(key: &[u8]) -> *mut Entry {
 
 /// Retires an unlinked entry through the epoch.
 pub(super) fn retire(entry: *const Entry, guard: &Guard) {
-    // SAFETY: the tests retire an entry once, when it is not, or no longer, linked.
+    // SAFETY: the tests retire an entry once, when not, or no longer, linked.
     unsafe { epoch::retire(guard, 0, move || drop(Box::from_raw(entry.cast_mut()))) };
 }
 
-/// A stamp that is copied by splits and joined by maximum in merges.
+/// A stamp copied by splits and joined by maximum in merges.
 #[derive(Default)]
 pub(super) struct Stamp(pub AtomicU64);
 
@@ -51,7 +51,7 @@ pub(super) fn insert(index: &Index, key: &[u8], guard: &Guard) -> bool {
 
 pub(super) fn insert_near<'g>(index: &Index, key: &[u8], finger: &mut Finger<'g>) -> bool {
     let new = entry(key);
-    // SAFETY: the entry has the key, and is retired only after it was unlinked.
+    // SAFETY: the entry has the key, and is retired only after the unlinking.
     match unsafe { index.insert_near(key, new, &Stamps, finger) } {
         Inserted::New(_) => true,
         Inserted::Exists(..) => {
@@ -106,7 +106,7 @@ enum Step {
     Remove(Vec<u8>),
     Get(Vec<u8>),
     Scan(Bound<Vec<u8>>, Bound<Vec<u8>>, bool),
-    /// Removes up to this many keys from this one on, so that whole leaves become empty.
+    /// Removes up to a number of keys from a key on, to empty whole leaves.
     Clear(Vec<u8>, usize),
 }
 
@@ -195,7 +195,7 @@ fn agree(shape: KeyShape, steps: Vec<Step>) {
     assert_eq!(leaves(&index, &guard), 1, "empty leaves are given back");
 }
 
-/// Keys of `length` bytes that differ at both ends and share long prefixes.
+/// Keys of `length` bytes with differences at both ends and long common prefixes.
 fn fixed(length: usize) -> impl Strategy<Value = Vec<u8>> + Clone {
     (0u8..3, 0u16..700).prop_map(move |(head, tail)| {
         let mut key = vec![0x61; length];
@@ -304,7 +304,7 @@ fn stamps_survive_splits_and_merges() {
             _ => [&[5; 32][..], &i.to_be_bytes()].concat(),
         };
         let order = |i: u64| i * 7919 % MANY;
-        // The minimum stamp of each key's gap, as if each key had a gap of its own.
+        // The minimum stamp of each key's gap, as if each key had its own gap.
         let mut floor = vec![0; MANY as usize];
         let check = |index: &Index, floor: &[u64]| {
             for i in 0..MANY {
@@ -352,8 +352,7 @@ fn another_entry_of_the_same_key_is_not_removed() {
     drain(&index);
 }
 
-/// Observes misses, inserts, and applies its own changes to the observations, as a transaction
-/// does.
+/// Observes misses, inserts, and applies its own changes to the observations, like a transaction.
 #[test]
 fn an_insertion_says_how_to_carry_observations_over() {
     let index = Index::new(KeyShape::Fixed(8));
@@ -364,7 +363,7 @@ fn an_insertion_says_how_to_carry_observations_over() {
         let (found, leaf) = index.get(&key, &guard);
         assert!(found.is_none());
         observed.insert(leaf.id(), leaf);
-        // SAFETY: the entry has the key, and is retired only after it was unlinked.
+        // SAFETY: the entry has the key, and is retired only after the unlinking.
         let inserted = unsafe { index.insert(&key, entry(&key), &Stamps, &guard) };
         let Inserted::New(insertion) = inserted else { panic!("the key was free") };
         assert_eq!(leaf.id(), insertion.leaf.id());
@@ -383,7 +382,7 @@ fn an_insertion_says_how_to_carry_observations_over() {
     drain(&index);
 }
 
-/// Every insertion into a scanned range changes a leaf that the scan visited.
+/// Every insertion into a scanned range changes a leaf visited by the scan.
 #[test]
 fn an_insertion_into_a_scanned_range_is_noticed() {
     let keys = |n: u64| [&[9; 36][..], &(n * 2).to_be_bytes()].concat();
@@ -426,7 +425,7 @@ fn a_leaf_that_has_left_is_never_current() {
     drain(&index);
 }
 
-/// The leaf that inherits the range is to the left, or to the right where the empty leaf is its
+/// The leaf inheriting the range is to the left, or to the right where the empty leaf is the
 /// parent's first child.
 #[test]
 fn a_leaf_that_inherits_a_range_changes() {
@@ -445,12 +444,12 @@ fn a_leaf_that_inherits_a_range_changes() {
 
 static COUNTED: AtomicU64 = AtomicU64::new(0);
 
-/// A payload that counts its instances.
+/// A payload with a count of its instances.
 struct Counted;
 
 impl Default for Counted {
     fn default() -> Self {
-        // Relaxed, here and below: only this test and the threads that free leaves use the count.
+        // Relaxed, here and below: only the test and the threads freeing leaves use the count.
         COUNTED.fetch_add(1, Ordering::Relaxed);
         Counted
     }

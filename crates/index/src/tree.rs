@@ -2,13 +2,13 @@
 //!
 //! Optimistic lock coupling as in Leis, Haubenschild and Neumann, "Optimistic Lock Coupling" (IEEE
 //! Data Eng. Bull. 42, 2019): a reader notes a node's version, reads, notes the child's version,
-//! and only then checks the node's, so that the link was valid when the child was entered. Writers
-//! lock only what they change, and only by a compare-and-swap from the version that they read
-//! under. A thread that waits holds no lock, so there is no deadlock.
+//! and only then checks the node's, so the link was valid at the entry to the child. Writers lock
+//! only the nodes to change, and only by a compare-and-swap from the version read. A waiting thread
+//! holds no lock, so there is no deadlock.
 //!
 //! Two departures: leaves are not chained (a scan goes through the parent, and descends again for
-//! the next), and a node's key range changes only together with its version. The second lets a scan
-//! trust the fences that it read on its way down.
+//! the next parent), and a node's key range changes only together with its version. The second
+//! departure lets a scan trust the fences read on the way down.
 
 use std::marker::PhantomData;
 use std::ptr::null_mut;
@@ -27,17 +27,17 @@ use hyades_platform::prefetch::prefetch_bytes;
 /// A B+tree over keys with `W` inline words, `L` entries per leaf, `N` children per inner node, and
 /// `B` (0 or `N`) full keys per inner node; see the node layouts.
 pub(super) struct Tree<E, G, const W: usize, const L: usize, const N: usize, const B: usize> {
-    /// Protects `root` as an inner node's version protects its children.
+    /// Protects `root` as an inner node's version protects the node's children.
     pub(super) root_version: Version,
     pub(super) root: AtomicPtr<NodeHeader>,
     owns: PhantomData<(*const E, Box<G>)>,
 }
 
-/// Number of bytes of a node prefetched before it is searched: its header, and all words of keys of
-/// up to 16 bytes.
+/// Number of bytes of a node prefetched before a search: the header, and all words of keys of up to
+/// 16 bytes.
 const SEARCHED: usize = 9 * 64;
 
-/// One inner node on the way down, as observed.
+/// An inner node on the way down, as observed.
 pub(super) struct PathStep<'g, const W: usize, const N: usize, const B: usize> {
     pub inner: &'g InnerNode<W, N, B>,
     pub version: u64,
@@ -48,7 +48,7 @@ pub(super) struct PathStep<'g, const W: usize, const N: usize, const B: usize> {
 pub(super) type Path<'g, const W: usize, const N: usize, const B: usize> =
     SmallVec<[PathStep<'g, W, N, B>; 8]>;
 
-/// The end of a descent: the leaf, its version, and the version of the root pointer.
+/// The end of a descent: the leaf, the leaf's version, and the version of the root pointer.
 pub(super) struct LeafPosition<'g, E, G, const W: usize, const L: usize> {
     pub leaf: &'g LeafNode<E, G, W, L>,
     pub version: u64,
@@ -71,9 +71,9 @@ where
         Probe { words: words(key), full: (B != 0).then_some(key) }
     }
 
-    /// One attempt to descend; `None` if something changed on the way. `route` gets an inner node,
-    /// its version and number of children, and returns the index of the child; it may record the
-    /// step. What it read is valid only if the attempt succeeds.
+    /// Makes an attempt to descend; `None` if something changed on the way. `route` gets an inner
+    /// node, with version and number of children, and returns the index of the child; `route` may
+    /// record the step. The data read are valid only if the attempt succeeds.
     #[inline(always)]
     pub(super) fn try_descend<'g>(
         &self,
@@ -113,7 +113,7 @@ where
         Some(LeafPosition { leaf: unsafe { &*node.cast() }, version, root_version })
     }
 
-    /// Prefetches what a search in a child of a node of this level touches first.
+    /// Prefetches the first bytes of a search in a child of a node of level `level`.
     #[inline(always)]
     pub(super) fn prefetch_child(child: *mut NodeHeader, level: u32) {
         prefetch_bytes(child, 0, SEARCHED);
@@ -132,7 +132,7 @@ where
         self.try_descend(guard, |inner, _, count| unsafe { inner.route(probe, count) })
     }
 
-    /// The entry under `probe`, and the leaf that holds or would hold it.
+    /// Returns the entry under `probe`, and the leaf for the key.
     #[inline]
     pub fn get<'g>(&self, probe: &Probe<'_, W>, guard: &'g Guard) -> (Option<&'g E>, Leaf<'g, G>) {
         loop {
@@ -166,8 +166,8 @@ where
         if B == 0
             && let Some(at) = finger.leaf_for(self.id(), &probe.words)
         {
-            // SAFETY: the finger names this tree, so it was at one of its leaves (G3) at a time at
-            // which the guard of the finger, which is still pinned, could reach that leaf (G1, G2).
+            // SAFETY: the finger names the present tree, so the finger was at a leaf of the tree
+            // (G3) at a time when the finger's guard, still pinned, could reach the leaf (G1, G2).
             let leaf = unsafe { &*at.cast::<LeafNode<E, G, W, L>>() };
             // SAFETY: the contract of `insert` is the caller's; the finger's guard is pinned for
             // `'g`.
@@ -180,7 +180,7 @@ where
         }
         let guard = finger.guard();
         loop {
-            // The upper end of the leaf's range, if there is one: the fence of a scan.
+            // The upper end of the leaf's range, if any: the fence of a scan.
             let mut upper = None;
             let route = |inner: &'g InnerNode<W, N, B>, _, count| {
                 // SAFETY: G1.
@@ -211,14 +211,15 @@ where
         }
     }
 
-    /// The identity of this tree.
+    /// The identity of the tree.
     #[inline]
     pub fn id(&self) -> *const () {
         std::ptr::from_ref(self).cast()
     }
 
-    /// One attempt to insert into a full leaf by splitting it. If the parent is full, splits
-    /// instead one full ancestor whose parent has room, and returns `None`: the caller tries again.
+    /// Makes an attempt to insert into a full leaf by a split. If the parent is full, splits
+    /// instead a full ancestor below a parent with room, and returns `None`: the caller tries
+    /// again.
     fn try_grow<'g>(
         &self,
         probe: &Probe<'_, W>,
@@ -269,9 +270,8 @@ where
         hooks: &dyn GapHooks<G>,
     ) -> Insertion<'g, G> {
         let at_end = slot == L && path.iter().all(|step| step.index + 1 == step.count);
-        // An ascending run splits at the new key, so that the leaf it leaves behind is full. The
-        // new key goes left unless that is full, so that the run can continue before the keys above
-        // it.
+        // An ascending run splits at the new key, so the leaf left behind is full. The new key goes
+        // left unless the left leaf is full, so the run can continue before the keys above.
         let cut = if at_end || leaf.continues_run(slot) { slot } else { L / 2 };
         let in_sibling = cut == L || slot > cut;
         let right = LeafNode::<E, G, W, L>::new();
@@ -286,8 +286,8 @@ where
         let right = Box::into_raw(right);
         self.attach(path, &separator, right.cast());
         let after = leaf.version().unlock_changed(version);
-        // SAFETY: this thread made the node and linked it; the guard that `'g` comes from is
-        // pinned, so the node is not freed even if another thread unlinks it (G1, G2).
+        // SAFETY: the current thread made and linked the node; the guard of `'g` is pinned, so the
+        // node is not freed even if another thread unlinks the node (G1, G2).
         let sibling = Leaf { head: unsafe { &(*right).top }, version: FIRST };
         Insertion {
             leaf: Leaf { head: &leaf.top, version: after },
@@ -297,7 +297,7 @@ where
         }
     }
 
-    /// Splits the last inner node of `path`, which is full and whose parent is not.
+    /// Splits the last inner node of `path`, a full node below a non-full parent.
     fn try_split_inner(&self, path: &[PathStep<'_, W, N, B>], root_version: u64) {
         let (step, above) = path.split_last().expect("an inner node to split");
         if !self.lock_parent(above, root_version) {
@@ -334,7 +334,7 @@ where
         }
     }
 
-    /// Links `right` just after the child that `path` leads to, below a new root if that child is
+    /// Links `right` just after the child at the end of `path`, below a new root if the child is
     /// the root.
     fn attach(
         &self,
@@ -353,8 +353,8 @@ where
     }
 }
 
-/// The separator between two neighbouring leaves that are locked or not yet linked: the first key
-/// on the right, cut to its words where these suffice.
+/// The separator between two neighbouring leaves, locked or not yet linked: the first key on the
+/// right, cut to its words where the words suffice.
 fn separate<E: Keyed + 'static, G: Default + 'static, const W: usize, const L: usize>(
     left: &LeafNode<E, G, W, L>,
     right: &LeafNode<E, G, W, L>,
@@ -363,8 +363,8 @@ fn separate<E: Keyed + 'static, G: Default + 'static, const W: usize, const L: u
     debug_assert!(left.count() > 0 && right.count() > 0, "a split leaves no half empty");
     debug_assert!(left.words_at(left.count() - 1) <= words, "a split leaves the keys in order");
     let full = if left.words_at(left.count() - 1) == words {
-        // SAFETY: G4: this thread has locked the leaf that was split, and `right` is not linked
-        // yet, so none of their entries is retired.
+        // SAFETY: G4: the current thread has locked the split leaf, and `right` is not linked yet,
+        // so no entry of the two leaves is retired.
         let key = unsafe { right.key_at(0) }.expect("a split leaves no half empty");
         Box::into_raw(Box::new(Box::from(key)))
     } else {

@@ -1,8 +1,8 @@
 //! The version word of a node: a lock bit, an obsolete bit and a counter.
 //!
-//! A node's entries *and its key range* change only while its lock is held, and every release
-//! after a change steps the counter. So what was read between two equal observations of an
-//! unlocked word is a consistent snapshot, and an unchanged word later means an unchanged node.
+//! A node's entries *and key range* change only while the node's lock is held, and every release
+//! after a change steps the counter. So the data read between two equal observations of an unlocked
+//! word is a consistent snapshot, and an unchanged word later means an unchanged node.
 
 #![forbid(unsafe_code)]
 
@@ -12,10 +12,10 @@ const LOCKED: u64 = 1;
 const OBSOLETE: u64 = 2;
 const STEP: u64 = 4;
 
-/// The version that a new node starts with.
+/// The first version of a new node.
 pub(super) const FIRST: u64 = STEP;
 
-/// A version word. Written under its lock bit, which is set by a compare-and-swap; read by all.
+/// A version word. Written under the word's lock bit, set by a compare-and-swap; read by all.
 pub(super) struct Version(AtomicU64);
 
 impl Version {
@@ -26,8 +26,7 @@ impl Version {
     /// The stable version to read under, or `None` when the node has left the tree. Waits while
     /// another thread holds the lock, so the caller must hold none itself.
     ///
-    /// Acquire: the reads that follow see what the previous holder wrote before it released the
-    /// lock.
+    /// Acquire: later reads see the previous holder's writes before the release of the lock.
     #[inline]
     pub fn read(&self) -> Option<u64> {
         let word = self.0.load(Ordering::Acquire);
@@ -57,25 +56,25 @@ impl Version {
 
     /// Whether everything read since `observed` was obtained is still valid.
     ///
-    /// The fence pairs with the one in [`Version::try_lock`]: if any of those reads saw a store of
-    /// a later holder, this load sees that holder's lock bit or something newer.
+    /// The fence pairs with the fence in [`Version::try_lock`]: if any validated read saw a store
+    /// of a later holder, the load here sees the holder's lock bit or a newer word.
     #[inline]
     pub fn validate(&self, observed: u64) -> bool {
         fence(Ordering::Acquire);
         self.0.load(Ordering::Relaxed) == observed
     }
 
-    /// The word as it is now, in the single total order of sequentially consistent operations.
+    /// The present word, in the single total order of sequentially consistent operations.
     #[inline]
     pub fn current(&self) -> u64 {
         self.0.load(Ordering::SeqCst)
     }
 
-    /// Takes the lock if nothing has changed since `observed`: this also validates all reads made
-    /// under it.
+    /// Takes the lock if nothing has changed since `observed`: the success also validates all reads
+    /// made under `observed`.
     ///
-    /// Sequentially consistent, because another thread may raise a gap stamp and then check this
-    /// word, while the holder reads the stamp after this swap: at least one of them notices the
+    /// Sequentially consistent, because another thread may raise a gap stamp and then check the
+    /// word, while the holder reads the stamp after the swap: at least one of the two notices the
     /// other.
     #[inline]
     pub fn try_lock(&self, observed: u64) -> bool {
@@ -90,7 +89,7 @@ impl Version {
         locked
     }
 
-    /// Whether the lock is held since it was taken at `observed`.
+    /// Whether the lock, taken at `observed`, is still held.
     fn is_locked_at(&self, observed: u64) -> bool {
         self.0.load(Ordering::Relaxed) == observed | LOCKED
     }
@@ -103,13 +102,13 @@ impl Version {
         observed + STEP
     }
 
-    /// Releases the lock taken at `observed` when nothing was written under it.
+    /// Releases the lock taken at `observed` when nothing was written under the lock.
     pub fn unlock_unchanged(&self, observed: u64) {
         debug_assert!(self.is_locked_at(observed), "a node is unlocked by the holder of its lock");
         self.0.store(observed, Ordering::Release);
     }
 
-    /// Releases the lock of a node that has left the tree: no later observation is stable.
+    /// Releases the lock of a node removed from the tree: no later observation is stable.
     pub fn unlock_obsolete(&self, observed: u64) {
         debug_assert!(self.is_locked_at(observed), "a node is unlocked by the holder of its lock");
         self.0.store((observed + STEP) | OBSOLETE, Ordering::Release);
@@ -146,7 +145,7 @@ mod loom_tests {
     use loom::thread;
     use std::sync::Arc;
 
-    /// A node: its version, two fields that change together, and a gap stamp.
+    /// A node: a version, two fields always changed together, and a gap stamp.
     struct Node {
         version: Version,
         fields: [AtomicU64; 2],
@@ -209,7 +208,7 @@ mod loom_tests {
         });
     }
 
-    /// A reader that enters a node while it is removed waits for the removal, and notices it.
+    /// A reader entering a node during the removal waits for the removal, and notices the removal.
     #[test]
     fn a_node_that_has_left_is_not_entered() {
         check(|| {
@@ -235,7 +234,7 @@ mod loom_tests {
     }
 
     /// A scan raises a gap's stamp and then checks that the gap is unchanged; an insertion locks
-    /// the leaf and then reads the stamp. At least one of them notices the other.
+    /// the leaf and then reads the stamp. At least one of the two notices the other.
     #[test]
     fn a_scan_and_an_insertion_never_miss_each_other() {
         check(|| {

@@ -1,5 +1,5 @@
-//! The epochs in which threads are committing: one slot per thread, as in Silo (Tu, Zheng, Kohler,
-//! Liskov, Madden, SOSP 2013, section 4.1).
+//! The epochs of committing threads: a slot per thread, as in Silo (Tu, Zheng, Kohler, Liskov,
+//! Madden, SOSP 2013, section 4.1).
 
 use crate::epoch::{Epoch, EpochNumber};
 use crate::sync::{AtomicU64, Ordering, Padded, Unpoisoned, spin_hint, yield_now};
@@ -7,43 +7,43 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// The value of a slot whose thread is not committing: above all epochs.
+/// The value of a slot without a committing thread: above all epochs.
 const IDLE: u64 = EpochNumber::ABOVE_ALL.0;
 
-/// The epoch in which a thread began to commit, if it is committing. Written by that thread
-/// (SeqCst, before it reads the epoch of its transaction), read by a thread that has advanced the
-/// epoch: either the reader finds the slot entered, or the committing thread sees the new epoch.
+/// The epoch at the start of a thread's commit, if committing. Written by the thread (SeqCst,
+/// before reading the epoch of its transaction), read by a thread after advancing the epoch: either
+/// the reader finds the slot entered, or the committing thread sees the new epoch.
 #[derive(Debug)]
 pub struct EpochSlot(Padded<SlotState>);
 
 #[derive(Debug)]
 struct SlotState {
     entered: AtomicU64,
-    /// Its index among the slots. Read and written under their lock: Relaxed.
+    /// The index among the slots. Read and written under the slots' lock: Relaxed.
     at: AtomicUsize,
 }
 
 impl EpochSlot {
-    /// Marks the thread as committing. Call it before reading the epoch of the transaction.
+    /// Marks the thread as committing. Call this before reading the epoch of the transaction.
     #[inline]
     pub fn enter(&self, epoch: &Epoch) {
         self.0.entered.store(epoch.current().0, Ordering::SeqCst);
     }
 
-    /// The epoch that the thread has entered, or one above all if it is idle.
+    /// Returns the epoch entered by the thread, or an epoch above all if idle.
     fn entered(&self) -> EpochNumber {
         EpochNumber(self.0.entered.load(Ordering::SeqCst))
     }
 
-    /// Marks the slot as idle. Call it when the commit is installed.
+    /// Marks the slot as idle. Call this when the commit is installed.
     #[inline]
     pub fn leave(&self) {
-        // Release: a thread that finds the slot idle sees what was installed.
+        // Release: a thread sees the installed rows after finding the slot idle.
         self.0.entered.store(IDLE, Ordering::Release);
     }
 }
 
-/// The slots of all threads that commit.
+/// The slots of all committing threads.
 #[derive(Debug, Default)]
 pub struct ActiveEpochs(Mutex<Vec<Arc<EpochSlot>>>);
 
@@ -57,8 +57,8 @@ impl ActiveEpochs {
         slot
     }
 
-    /// Removes a slot, in a time that does not depend on how many there are: a database that is
-    /// closed removes thousands. Has no effect on a slot that was removed.
+    /// Removes a slot, in a time independent of the number of slots: closing a database removes
+    /// thousands. Has no effect on a removed slot.
     pub fn remove(&self, slot: &Arc<EpochSlot>) {
         let mut slots = self.0.lock().unpoisoned();
         let at = slot.0.at.load(Ordering::Relaxed);
@@ -70,17 +70,17 @@ impl ActiveEpochs {
         }
     }
 
-    /// Returns an epoch below which no thread will reserve another frame: the current one, or a
-    /// lower one in which a thread is still committing. A thread that enters its slot after this
-    /// has read the slot reads its epoch later still, so that epoch is not below `now`.
+    /// Returns an epoch below which no thread will reserve another frame: the current epoch, or a
+    /// lower epoch of a committing thread. A thread entering its slot after this read of the slot
+    /// reads its epoch later still, so the thread's epoch is not below `now`.
     pub fn lowest(&self, epoch: &Epoch) -> EpochNumber {
         let now = epoch.current();
         let slots = self.0.lock().unpoisoned();
         slots.iter().fold(now, |lowest, slot| lowest.min(slot.entered()))
     }
 
-    /// Waits until every commit that began in this epoch or an earlier one is installed. The epoch
-    /// must have ended, so that a thread that enters its slot from now on reads a later one.
+    /// Waits until every commit begun in `epoch` or earlier is installed. The epoch must have
+    /// ended, so a thread entering its slot from now on reads a later epoch.
     pub fn wait_for_all_of(&self, epoch: EpochNumber) {
         let slots = self.0.lock().unpoisoned().clone();
         for slot in slots {
@@ -89,7 +89,7 @@ impl ActiveEpochs {
                 if slot.entered() > epoch {
                     break;
                 }
-                // Commits take microseconds, unless they wait for the device.
+                // Commits take microseconds, except for waits for the device.
                 looks += 1;
                 match looks {
                     0..64 => spin_hint(),
@@ -124,7 +124,7 @@ mod tests {
         assert_eq!(active.lowest(&epoch), EpochNumber(7));
     }
 
-    /// Whichever slot is removed, all others stay.
+    /// After the removal of any slot, all remaining slots stay.
     #[test]
     fn slots_are_removed_in_any_order() {
         let (epoch, active) = (Epoch::new(EpochNumber(1)), ActiveEpochs::default());

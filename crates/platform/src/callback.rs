@@ -1,9 +1,9 @@
-//! Code of the program that a database runs on its own threads: wakers of tasks, and subscribers to
-//! its events.
+//! Code of the program run by a database on its own threads: wakers of tasks, and subscribers to
+//! events.
 //!
-//! A panic of such code ends here, since the thread has other work to do. And the thread is marked
-//! while such code runs: what would wait for the database is refused, because it would wait for the
-//! thread on which it waits.
+//! A panic of the program's code ends here, since the thread has further work to do. And the thread
+//! is marked while the program's code runs: waits for the database are refused, because the thread
+//! would wait for itself.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -16,12 +16,12 @@ thread_local! {
     static MARKS: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Marks the calling thread as working for a database, until it is dropped.
+/// Marks the calling thread as working for a database, until the mark is dropped.
 #[derive(Debug)]
 pub struct OnDatabaseThread(PhantomData<*const ()>);
 
 impl OnDatabaseThread {
-    /// From now on code of the program that runs here must not wait for the database.
+    /// Begins a mark: from now on the program's code on the thread must not wait for the database.
     pub fn begin() -> Self {
         MARKS.set(MARKS.get() + 1);
         OnDatabaseThread(PhantomData)
@@ -34,22 +34,22 @@ impl Drop for OnDatabaseThread {
     }
 }
 
-/// Whether the calling thread works for a database: it must not wait for one.
+/// Whether the calling thread works for a database: the thread must not wait for a database.
 #[inline]
 pub fn is_on_database_thread() -> bool {
     MARKS.get() > 0
 }
 
-/// Runs code of the program, whose panic ends here. Whether it has ended without one.
+/// Runs code of the program; a panic ends here. Returns whether the code ended without a panic.
 pub fn run(work: impl FnOnce()) -> bool {
     let forget_panic = |payload: Box<dyn Any + Send>| {
-        // The destructor of what it panicked with is the program's, too.
+        // The destructor of the panic's payload is the program's, too.
         let _ = catch_unwind(AssertUnwindSafe(|| drop(payload))).map_err(std::mem::forget);
     };
     catch_unwind(AssertUnwindSafe(work)).map_err(forget_panic).is_ok()
 }
 
-/// Wakes a task. Whether its waker has not panicked; an event tells of one that has.
+/// Wakes a task. Returns false if the waker panicked; an event reports the panic.
 pub fn wake(waker: Waker) -> bool {
     let is_well = run(|| waker.wake());
     if !is_well {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 static START: OnceLock<Instant> = OnceLock::new();
 
 thread_local! {
-    /// The simulated time of this thread in nanoseconds; `None` if it uses the machine's clocks.
+    /// The simulated time of the thread in nanoseconds; `None` for the machine's clocks.
     static SIMULATED: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
@@ -31,7 +31,7 @@ pub fn thread_cpu_ns() -> u64 {
     cpu_ns(rustix::time::ClockId::ThreadCPUTime)
 }
 
-/// Processor time used by all threads of this process, in nanoseconds.
+/// Processor time used by all threads of the process, in nanoseconds.
 pub fn process_cpu_ns() -> u64 {
     cpu_ns(rustix::time::ClockId::ProcessCPUTime)
 }
@@ -41,12 +41,12 @@ fn cpu_ns(clock: rustix::time::ClockId) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Sleeps until [`monotonic_ns`] is at least `ns`. In simulated time it advances the clock instead.
+/// Sleeps until [`monotonic_ns`] is at least `ns`. In simulated time, advances the clock instead.
 pub fn sleep_until(ns: u64) {
     wait_until(ns, |left| std::thread::sleep(Duration::from_nanos(left)));
 }
 
-/// Like [`sleep_until`], but spins: models a thread that waits for memory.
+/// Like [`sleep_until`], but spins: models a thread waiting for memory.
 pub fn spin_until(ns: u64) {
     wait_until(ns, |_| std::hint::spin_loop());
 }
@@ -61,7 +61,7 @@ fn wait_until(ns: u64, wait: impl Fn(u64)) {
     }
 }
 
-/// Milliseconds since 1970 by the wall clock, which may jump; 0 if it is set before 1970.
+/// Milliseconds since 1970 by the wall clock, which may jump; 0 for a clock set before 1970.
 pub fn wall_ms() -> u64 {
     if let Some(ns) = SIMULATED.get() {
         return ns / 1_000_000;
@@ -69,7 +69,7 @@ pub fn wall_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as u64)
 }
 
-/// Microseconds since 1970 by the wall clock, which may jump; 0 if it is set before 1970.
+/// Microseconds since 1970 by the wall clock, which may jump; 0 for a clock set before 1970.
 pub fn wall_us() -> u64 {
     if let Some(ns) = SIMULATED.get() {
         return ns / 1000;

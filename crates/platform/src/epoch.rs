@@ -1,5 +1,5 @@
-//! The epoch: a coarse global clock, advanced by active threads. No thread is woken to advance it,
-//! so it stands still in an idle process.
+//! The epoch: a coarse global clock, advanced by active threads. No thread is woken for an advance,
+//! so the epoch stands still in an idle process.
 
 use crate::clock;
 use crate::sync::{AtomicU64, Ordering, checker_fence};
@@ -7,7 +7,7 @@ use std::fmt;
 use std::time::Duration;
 
 /// The highest epoch. A version word has 34 bits for the epoch beside a sequence number and flags:
-/// at one epoch per 10 milliseconds, five years of *busy* time.
+/// at an epoch per 10 milliseconds, five years of *busy* time.
 pub const MAX_EPOCH: EpochNumber = EpochNumber((1 << 34) - 1);
 
 /// The number of an epoch.
@@ -19,13 +19,13 @@ impl EpochNumber {
     /// Above all epochs, even [`MAX_EPOCH`].
     pub const ABOVE_ALL: EpochNumber = EpochNumber(u64::MAX);
 
-    /// The epoch after this one.
+    /// The next epoch.
     #[inline]
     pub const fn next(self) -> EpochNumber {
         EpochNumber(self.0 + 1)
     }
 
-    /// The epoch before this one; 0 for 0.
+    /// The previous epoch; 0 for 0.
     #[inline]
     pub const fn previous(self) -> EpochNumber {
         EpochNumber(self.0.saturating_sub(1))
@@ -38,24 +38,24 @@ impl fmt::Display for EpochNumber {
     }
 }
 
-/// The global epoch counter of one database.
+/// The global epoch counter of a database.
 #[derive(Debug)]
 pub struct Epoch {
-    /// Advanced by any thread that finds it too old; read by every transaction.
+    /// Advanced by any thread on finding the epoch too old; read by every transaction.
     current: AtomicU64,
     /// [`clock::monotonic_ns`] of the last advance.
     advanced_at_ns: AtomicU64,
     /// Wall-clock start of the latest epochs: epoch e at index e % [`REMEMBERED`]. Raised before
-    /// the epoch becomes current (SeqCst) and never lowered, so that a later epoch never began
-    /// earlier.
+    /// the epoch becomes current (SeqCst) and never lowered, so a later epoch never began earlier.
     began_us: [AtomicU64; REMEMBERED],
 }
 
-/// How many epochs' starts are kept. Fewer under loom, which keeps a history of every atomic.
+/// The number of epochs with a kept start. Fewer under loom, because loom keeps a history of every
+/// atomic.
 const REMEMBERED: usize = if cfg!(loom) { 4 } else { 64 };
 
 impl Epoch {
-    /// A counter that starts at `first`.
+    /// A counter starting at `first`.
     pub fn new(first: EpochNumber) -> Self {
         assert!(first <= MAX_EPOCH, "epoch {first} has more than 34 bits");
         let began_us: [_; REMEMBERED] = std::array::from_fn(|_| AtomicU64::new(0));
@@ -73,21 +73,22 @@ impl Epoch {
     }
 
     /// The current epoch. SeqCst: the protocols rely on the order of this load relative to locks
-    /// and to other threads' publications, and a SeqCst load costs no more than a plain one on x86.
+    /// and to other threads' publications, and a SeqCst load costs no more than a plain load on
+    /// x86.
     #[inline]
     pub fn current(&self) -> EpochNumber {
         checker_fence();
         EpochNumber(self.current.load(Ordering::SeqCst))
     }
 
-    /// Advances by one and returns the new epoch.
+    /// Advances by 1 and returns the new epoch.
     pub fn advance(&self) -> EpochNumber {
         let now = clock::wall_us();
         let mut current = self.current();
         loop {
             let next = current.next();
             assert!(next <= MAX_EPOCH, "the epochs of 34 bits are used up");
-            // Relaxed: the exchange publishes it.
+            // Relaxed: the exchange publishes the time.
             self.began_us[Self::remembered_at(next)].fetch_max(now, Ordering::Relaxed);
             let (was, to) = (current.0, next.0);
             let swap = self.current.compare_exchange(was, to, Ordering::SeqCst, Ordering::SeqCst);
@@ -101,9 +102,9 @@ impl Epoch {
         }
     }
 
-    /// When the epoch began, in microseconds since 1970 by the wall clock; `None` if too many
-    /// epochs have begun since, or if it has not begun. May be a little late, if a thread was
-    /// delayed while it advanced.
+    /// Returns the start of the epoch, in microseconds since 1970 by the wall clock; `None` if too
+    /// many epochs have begun since, or if the epoch has not begun. May be a little late, after a
+    /// delay of the advancing thread.
     pub fn began_us(&self, epoch: EpochNumber) -> Option<u64> {
         let began = self.began_us[Self::remembered_at(epoch)].load(Ordering::Relaxed);
         // Read afterwards: the age shows if a later epoch has reused the entry.
@@ -111,8 +112,8 @@ impl Epoch {
         (age + 1 < REMEMBERED as u64 && began > 0).then_some(began)
     }
 
-    /// Advances if the current epoch is older than `interval`; one of several callers does so.
-    /// Returns the epoch that is then current.
+    /// Advances if the current epoch is older than `interval`; of several callers a single caller
+    /// advances. Returns the then current epoch.
     pub fn advance_if_older_than(&self, interval: Duration) -> EpochNumber {
         let now = clock::monotonic_ns();
         // Relaxed: the time decides how often epochs advance, not whether anything is correct.
@@ -128,7 +129,7 @@ impl Epoch {
         self.current()
     }
 
-    /// Returns how long it takes until the current epoch is as old as `interval`.
+    /// Returns the time until the current epoch is as old as `interval`.
     pub fn rest(&self, interval: Duration) -> Duration {
         let age = clock::monotonic_ns().saturating_sub(self.advanced_at_ns.load(Ordering::Relaxed));
         interval.saturating_sub(Duration::from_nanos(age))

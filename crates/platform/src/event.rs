@@ -1,9 +1,9 @@
 //! An event count: sleeping until a condition on other variables may have changed, without a lock.
 //!
-//! The pattern is Dekker's. The sleeper announces itself, *then* checks the condition. The other
-//! side changes the condition, *then* checks for sleepers. Each does a write followed by a read of
-//! what the other wrote; if both pairs are sequentially consistent, at least one sees the other's
-//! write, so a sleeper never misses its event.
+//! The pattern is Dekker's. The sleeper announces itself, *then* checks the condition. The notifier
+//! changes the condition, *then* checks for sleepers. Each side does a write followed by a read of
+//! the other side's write; if both pairs are sequentially consistent, at least one side sees the
+//! other side's write, so a sleeper never misses its event.
 
 use crate::mutation::broken;
 use crate::sync::{AtomicU32, Ordering, checker_fence, fence};
@@ -12,18 +12,18 @@ use std::time::Duration;
 /// A place to sleep until a notification that a condition may hold.
 #[derive(Debug)]
 pub struct Event {
-    /// 1 if a thread may be asleep. Set by sleepers; cleared by the notifier that wakes them all,
-    /// so that later notifications need no system call until another thread announces itself.
+    /// 1 if a thread may be asleep. Set by sleepers; cleared by the notifier waking all sleepers,
+    /// so later notifications need no system call until another thread announces itself.
     sleepers: AtomicU32,
-    /// Changes at every notification that found sleepers; the word that the kernel compares.
+    /// Changes at every notification with sleepers; the word compared by the kernel.
     sequence: AtomicU32,
     #[cfg(not(any(loom, target_os = "linux")))]
     parked: (std::sync::Mutex<()>, std::sync::Condvar),
 }
 
-/// An announced sleeper. Check the condition *after* creating this, and only then
-/// [`wait`](Listener::wait); drop it if the condition holds. A dropped announcement costs the next
-/// notifier a needless wake-up.
+/// An announced sleeper. Check the condition *after* creating the listener, and only then
+/// [`wait`](Listener::wait); drop the listener if the condition holds. A dropped announcement costs
+/// the next notifier a needless wake-up.
 #[derive(Debug)]
 pub struct Listener<'a> {
     event: &'a Event,
@@ -47,13 +47,13 @@ impl Event {
         }
     }
 
-    /// Announces the calling thread. SeqCst, so that every later SeqCst load of the condition
-    /// comes after the announcement in the one total order (the sleeper's half of Dekker).
+    /// Announces the calling thread. SeqCst, so every later SeqCst load of the condition comes
+    /// after the announcement in the single total order (the sleeper's half of Dekker).
     pub fn listen(&self) -> Listener<'_> {
-        // Read before the announcement: a notifier that clears the announcement changes the
-        // sequence after that, so that the kernel refuses the sleep. Read after the announcement,
-        // the sequence might include that change, while the condition is checked before the next
-        // notification, which would then find no announced sleeper.
+        // Read before the announcement: a notifier clears the announcement and then changes the
+        // sequence, so the kernel refuses the sleep. Read after the announcement, the sequence
+        // might include the notifier's change, while the condition is checked before the next
+        // notification; the next notification would then find no announced sleeper.
         let seen = self.sequence.load(Ordering::SeqCst);
         self.sleepers.store(1, Ordering::SeqCst);
         checker_fence();
@@ -66,8 +66,9 @@ impl Event {
         Listener { event: self, seen }
     }
 
-    /// Wakes the sleepers, after the condition was changed with any ordering: the fence makes it
-    /// the notifier's half of Dekker (the sleeper's half has SeqCst operations on both sides).
+    /// Wakes the sleepers, after the condition was changed with any ordering: the fence makes the
+    /// change the notifier's half of Dekker (the sleeper's half has SeqCst operations on both
+    /// sides).
     #[inline]
     pub fn notify(&self) {
         fence(Ordering::SeqCst);
@@ -75,7 +76,7 @@ impl Event {
     }
 
     /// Wakes the sleepers, where the condition was changed by a SeqCst operation and is read by the
-    /// sleepers with SeqCst. This needs no fence and is one load if no thread sleeps.
+    /// sleepers with SeqCst. Needs no fence and is a single load if no thread sleeps.
     #[inline]
     pub fn notify_ordered(&self) {
         checker_fence();
@@ -91,8 +92,8 @@ impl Event {
 
     #[cold]
     fn wake(&self) {
-        // If another notifier clears the announcement, it wakes the same sleepers; a thread that
-        // announces itself later also checks the condition later.
+        // If another notifier clears the announcement, the other notifier wakes the same sleepers;
+        // a thread with a later announcement also checks the condition later.
         if self.sleepers.swap(0, Ordering::SeqCst) == 0 {
             return;
         }
@@ -105,7 +106,7 @@ impl Event {
         }
         #[cfg(not(any(loom, target_os = "linux")))]
         {
-            // Taking the lock orders this before or after a sleeper's test of the sequence.
+            // Taking the lock orders the wake-up before or after a sleeper's test of the sequence.
             drop(crate::sync::locked(&self.parked.0));
             self.parked.1.notify_all();
         }

@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The upper bounds of the buckets in nanoseconds, from 10 us to 1,000 s. One more bucket holds
-/// what is longer.
+/// The upper bounds of the buckets in nanoseconds, from 10 us to 1,000 s. A further bucket holds
+/// longer durations.
 pub const LATENCY_BOUNDS_NS: [u64; 25] = bounds();
 
 const fn bounds() -> [u64; 25] {
@@ -26,10 +26,10 @@ pub struct LatencyHistogram {
     sum_ns: AtomicU64,
 }
 
-/// The counts of a [`LatencyHistogram`] at one time.
+/// The counts of a [`LatencyHistogram`] at a point in time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LatencyCounts {
-    /// Durations by bucket: at most the bound in [`LATENCY_BOUNDS_NS`], above the one before.
+    /// Durations by bucket: at most the bound in [`LATENCY_BOUNDS_NS`], above the bound before.
     pub counts: [u64; LATENCY_BOUNDS_NS.len() + 1],
     /// All durations together, in nanoseconds.
     pub sum_ns: u64,

@@ -1,7 +1,7 @@
 //! The operating system: files, clock, threads, randomness, synchronisation.
 //!
-//! Files, clocks, devices and waiting of the other crates go through this one, so that a simulation
-//! can take their place. Atomics that loom is to explore come from [`sync`].
+//! Files, clocks, devices and waiting of the other crates go through this crate, so a simulation
+//! can replace them. Atomics explored by loom come from [`sync`].
 #![deny(unsafe_code)]
 
 pub mod active_epochs;

@@ -3,7 +3,7 @@
 //! Only with the feature `mutations`, and only in builds with debug assertions: tests have both.
 //! Otherwise [`is`] is a constant and compiles to nothing.
 
-/// Whether a rule is broken: `broken!(SkipValidation)`. False in builds that cannot break rules.
+/// Whether a rule is broken: `broken!(SkipValidation)`. False in builds without breakable rules.
 #[macro_export]
 macro_rules! broken {
     ($rule:ident) => {
@@ -13,7 +13,7 @@ macro_rules! broken {
 
 pub(crate) use broken;
 
-/// Declares the rules: for each, what is broken, and its name on a command line.
+/// Declares the rules: for each, the violation, and the rule's name on a command line.
 macro_rules! mutations {
     ($($(#[$doc:meta])+ $rule:ident $name:literal,)+) => {
         /// A rule to break.
@@ -24,10 +24,10 @@ macro_rules! mutations {
         }
 
         impl Mutation {
-            /// All of them.
+            /// All rules.
             pub const ALL: &[Mutation] = &[$(Mutation::$rule),+];
 
-            /// Its name on a command line.
+            /// The rule's name on a command line.
             pub fn name(self) -> &'static str {
                 match self {
                     $(Mutation::$rule => $name,)+
@@ -42,269 +42,276 @@ mutations! {
     AckBeforeOwnFrame "ack-before-own-frame",
     /// Replay of a stream ends at its first dead record.
     StopAtFirstDead "stop-at-first-dead",
-    /// A row takes its writer's stamp after it is released.
+    /// A row takes its writer's stamp after the release.
     StampAfterRelease "stamp-after-release",
     /// Records of all incarnations are judged by where the newest ends.
     DeadByNewestEnd "dead-by-newest-end",
-    /// A writer does not depend on the readers of the rows that it overwrites.
+    /// A writer does not depend on the readers of the overwritten rows.
     SkipReadFold "skip-read-fold",
-    /// A reader is acknowledged before what it read is durable.
+    /// A reader is acknowledged before the versions read are durable.
     AckReadersAtOnce "ack-readers-at-once",
-    /// Changes of transactions whose record is lost are not undone.
+    /// Changes of transactions with a lost record are not undone.
     SkipUndo "skip-undo",
     /// Files are removed before the manifest says so.
     TruncateBeforeManifest "truncate-before-manifest",
     /// A checkpoint counts although the log is not yet durable up to its cut.
     ValidBeforeFrontier "valid-before-frontier",
-    /// Rows that are overwritten during a checkpoint are not saved for it.
+    /// Rows overwritten during a checkpoint are not saved for the checkpoint.
     NoCopyOnWrite "no-copy-on-write",
-    /// A checkpoint does not wait for transactions of its epochs that are still installing.
+    /// A checkpoint does not wait for transactions of its epochs still in installation.
     NoWaitForCommits "no-wait-for-commits",
-    /// A record that is in the checkpoint is replayed as well.
+    /// A record in the checkpoint is replayed as well.
     ReplayBelowCut "replay-below-cut",
     /// Checkpoint blocks have no maximum length, and the checkpoint is not read back.
     LongBlocks "long-blocks",
-    /// The manifest names a checkpoint that was not read back.
+    /// The manifest names a checkpoint not read back.
     AdoptedUnread "adopted-unread",
     /// The frontier is raised before a batch is written and synced.
     AckBeforeSync "ack-before-sync",
-    /// A failed sync is retried, and trusted if it then succeeds.
+    /// A failed sync is retried, and trusted if the retry succeeds.
     RetryFailedSync "retry-failed-sync",
-    /// An optimistic transaction does not validate the rows that it read.
+    /// An optimistic transaction does not validate the rows read.
     SkipValidation "skip-validation",
-    /// An optimistic transaction does not validate the gaps that it scanned.
+    /// An optimistic transaction does not validate the scanned gaps.
     SkipGaps "skip-gaps",
     /// Replay installs an image although the row has a later version.
     ApplyOlder "apply-older",
     /// Replay applies changed columns to whatever version the row has.
     ApplyToAnyVersion "apply-to-any-version",
-    /// A watermark of replay passes a record that is parked.
+    /// A watermark of replay passes a parked record.
     SkipParkedRecord "skip-parked-record",
     /// A row's LSN vectors are evicted and their slot is reused before its transactions are
     /// durable.
     EvictBeforeDurable "evict-before-durable",
-    /// What recovery read beyond the proven end of a stream is not made durable again.
+    /// The tail read by recovery beyond the proven end of a stream is not made durable again.
     TrustTail "trust-tail",
-    /// Directory entries that are seen are relied on without a sync of their directory.
+    /// Visible directory entries are relied on without a sync of the directory.
     TrustDirectoryEntries "trust-directory-entries",
     /// A sleeper reads the sequence of an event after announcing itself.
     LateSequence "late-sequence",
-    /// The watermark of a stream counts before the frame that states it is durable.
+    /// The watermark of a stream counts before the frame with the watermark is durable.
     MarkInMemory "mark-in-memory",
     /// A transaction with a number waits only for the watermark of its own stream.
     OwnMarkOnly "own-mark-only",
-    /// A transaction of Plover waits only for the marks of the partitions that it touched.
+    /// A transaction of Plover waits only for the marks of the touched partitions.
     TouchedMarksOnly "touched-marks-only",
-    /// An epoch is closed although transactions of it are still committing.
+    /// An epoch is closed although transactions of the epoch are still committing.
     CloseOpenEpochs "close-open-epochs",
-    /// The number of a transaction is not above those of what it read.
+    /// The number of a transaction is not above the numbers of the versions read.
     ForgetReadNumbers "forget-read-numbers",
     /// Epochs start anew in each incarnation.
     RestartEpochs "restart-epochs",
-    /// The first writer to a table does not depend on its readers that left no read stamp.
+    /// The first writer to a table does not depend on its readers without a read stamp.
     ForgetUnmarkedReaders "forget-unmarked-readers",
-    /// A panic of a transaction's body is passed on without validating what the body read.
+    /// A panic of a transaction's body is passed on without validating the body's reads.
     RethrowUnvalidated "rethrow-unvalidated",
-    /// A starving transaction is retried concurrently with others, forever, never run alone.
+    /// A starving transaction is retried concurrently with other transactions, forever, never run
+    /// alone.
     NoExclusiveRetry "no-exclusive-retry",
-    /// Under timestamp order a checkpoint closes the epoch of a transaction that runs alone.
+    /// Under timestamp order a checkpoint closes the epoch of a transaction run alone.
     CloseEpochsOfStarving "close-epochs-of-starving",
-    /// What a replayed command writes is not compared with what it wrote when it first ran.
+    /// The writes of a replayed command are not compared with the writes of its first run.
     ForgetOutcomes "forget-outcomes",
-    /// Replay of data records removes tombstones although earlier versions of their rows may come.
+    /// Replay of data records removes tombstones although earlier versions of the rows may come.
     ForgetUnsettledTombstones "forget-unsettled-tombstones",
-    /// Each sweep examines a few garbage items, however many there are, and pauses at a locked one.
+    /// Each sweep examines a few garbage items, at any number of items, and pauses at a locked
+    /// item.
     SweepHeldUp "sweep-held-up",
-    /// The garbage that a session leaves when it ends is forgotten.
+    /// The garbage left at the end of a session is forgotten.
     ForgetLeftBehind "forget-left-behind",
-    /// The vectors of a row for which there is no free slot are not kept in the common slot.
+    /// The vectors of a row without a free slot are not kept in the common slot.
     DropCommonSlotVectors "drop-common-slot-vectors",
-    /// A waiter for any of several streams is woken only by the first of them.
+    /// A waiter for any of several streams is woken only by the first stream.
     WaitForOneLane "wait-for-one-lane",
-    /// Streams are compared by their backlog in bytes, regardless of the speed of their devices.
+    /// Streams are compared by backlog in bytes, regardless of the speed of the devices.
     BacklogInBytes "backlog-in-bytes",
     /// A session waits for room in its stream although another stream has room.
     WaitInFullStream "wait-in-full-stream",
-    /// A snapshot is read before the transactions that it holds are installed.
+    /// A snapshot is read before the transactions of the snapshot are installed.
     SnapshotWithoutWait "snapshot-without-wait",
-    /// What is overwritten while a snapshot is open is not kept.
+    /// Versions overwritten during an open snapshot are not kept.
     ForgetOverwritten "forget-overwritten",
-    /// An index entry is removed although a snapshot holds a version of its row that it matches.
+    /// An index entry is removed although a snapshot holds a matching version of its row.
     UnlinkNeededEntries "unlink-needed-entries",
-    /// A deleted row that a snapshot holds leaves its index before it is in the kept tree.
+    /// A deleted row held by a snapshot leaves its index before the row is in the kept tree.
     LeaveBeforeKept "leave-before-kept",
-    /// A reader of a snapshot does not look for what has left the indexes and is kept for it.
+    /// A reader of a snapshot does not look for rows removed from the indexes and kept for the
+    /// snapshot.
     OverlookKept "overlook-kept",
-    /// A transaction that precedes what has committed before it is logged as a command.
+    /// A transaction ordered before an earlier commit is logged as a command.
     LateCommands "late-commands",
-    /// A transaction precedes what has committed in an earlier epoch than its own.
+    /// A transaction is ordered before a commit of an earlier epoch than its own.
     LateAcrossEpochs "late-across-epochs",
-    /// An insertion takes no timestamp above those of the transactions that have missed its key.
+    /// An insertion takes no timestamp above the timestamps of transactions with an unsuccessful
+    /// read of the key.
     GapsWithoutTimestamps "gaps-without-timestamps",
-    /// A transaction takes the timestamp that it reads as of before it announces one.
+    /// A transaction takes its read timestamp before announcing a timestamp.
     ReadBeforeAnnouncing "read-before-announcing",
-    /// A transaction draws the timestamp of its commit before it says that it will.
+    /// A transaction draws its commit timestamp before announcing the draw.
     DrawBeforeSaying "draw-before-saying",
-    /// A version is not kept for a reader that has announced a bound only.
+    /// A version is not kept for a reader with only a bound announced.
     BoundAsTimestamp "bound-as-timestamp",
-    /// What is kept as changed words alone loses the row that these belong to.
+    /// A version kept as changed words alone loses the row of the words.
     LeavePartsBehind "leave-parts-behind",
-    /// A version is not kept for transactions that read as of an earlier timestamp.
+    /// A version is not kept for transactions with an earlier read timestamp.
     OverlookReaders "overlook-readers",
-    /// A reader takes the version in place, although one that prepares overwrites it before.
+    /// A reader takes the version in place, although a preparing transaction overwrites the version
+    /// before.
     OverlookPreparing "overlook-preparing",
-    /// What was read is valid while it is in place, although one that prepares overwrites it.
+    /// A version read is valid while in place, although a preparing transaction overwrites the
+    /// version.
     ValidateInPlaceOnly "validate-in-place-only",
-    /// A transaction overwrites a version that is newer than what it reads.
+    /// A transaction overwrites a version newer than its read timestamp.
     OverwriteNewer "overwrite-newer",
-    /// A tombstone, or an index entry, is removed although a transaction reads what was before.
+    /// A tombstone, or an index entry, is removed although a transaction reads an earlier version.
     UnlinkForReaders "unlink-for-readers",
-    /// Under snapshot isolation a transaction that begins and commits in different epochs is logged
-    /// as a command.
+    /// Under snapshot isolation a transaction with a beginning and a commit in different epochs is
+    /// logged as a command.
     StraddlingCommands "straddling-commands",
-    /// A reader looks for an earlier writer of a row before it marks the row as read.
+    /// A reader looks for an earlier writer of a row before marking the row as read.
     LookBeforeReadMark "look-before-read-mark",
-    /// A row that a later transaction has read is overwritten.
+    /// A row read by a later transaction is overwritten.
     OverwriteReadLater "overwrite-read-later",
-    /// A row that is marked and not written counts as not read.
+    /// A marked, unwritten row counts as not read.
     MarkedWithoutReader "marked-without-reader",
-    /// A transaction commits in an epoch that a snapshot or a checkpoint has closed.
+    /// A transaction commits in an epoch closed by a snapshot or a checkpoint.
     CommitInClosedEpoch "commit-in-closed-epoch",
-    /// A transaction commits although nothing was kept for it any more.
+    /// A transaction commits although versions are no longer kept for the transaction.
     CommitAfterEnded "commit-after-ended",
-    /// Replay forgets versions that records to come read.
+    /// Replay forgets versions read by later records.
     ForgetAboveFloor "forget-above-floor",
     /// Under snapshot isolation a unique key is looked for as of the snapshot alone.
     UniqueAsOfSnapshot "unique-as-of-snapshot",
-    /// Reads that were valid when a version was drafted are not validated again if it is drawn in a
+    /// Reads valid at the draft of a version are not validated again if the version is drawn in a
     /// later epoch, which takes longer.
     LateVersions "late-versions",
-    /// A transaction does not depend on the version of what was removed where it finds nothing.
+    /// A transaction does not depend on the version of a removed row after an unsuccessful read.
     ForgetRemoved "forget-removed",
-    /// Under predecessor lists, a row that was read and then overwritten counts as not read.
+    /// Under predecessor lists, a row read and then overwritten counts as not read.
     OverwrittenAsUnread "overwritten-as-unread",
-    /// Replay takes a record for dead if one that it only overwrote is lost.
+    /// Replay takes a record for dead if an overwritten, unread record is lost.
     NeedOverwritten "need-overwritten",
-    /// Replay takes a record for live although one that it has read from is dead.
+    /// Replay takes a record for live although a record read from is dead.
     ForgetDeadPredecessors "forget-dead-predecessors",
-    /// A replayed command sees the newest version of a row, whatever its list names.
+    /// A replayed command sees the newest version of a row, regardless of the command's list.
     SeeUnlistedVersions "see-unlisted-versions",
-    /// Replay drops a version although commands of its epoch, and of the next two, are to come.
+    /// Replay drops a version although commands of its epoch, and of the next two, are still due.
     DropVersionsOfOpenEpochs "drop-versions-of-open-epochs",
-    /// A list leaves out what is durable, though no anchor states that.
+    /// A list leaves out durable versions, though no anchor states their durability.
     LeaveOutUnanchored "leave-out-unanchored",
-    /// An access outside of the partitions that a transaction holds is not refused.
+    /// An access outside of a transaction's partitions is not refused.
     UncheckedPartitions "unchecked-partitions",
     /// A transaction leaves its stamp in the first of its partitions only.
     StampHomeOnly "stamp-home-only",
-    /// A transaction leaves no stamp in partitions that it has only read.
+    /// A transaction leaves no stamp in partitions only read.
     StampWrittenOnly "stamp-written-only",
-    /// A transaction hands its partitions on before it has installed its rows.
+    /// A transaction hands its partitions on before installing its rows.
     HandOnBeforeInstall "hand-on-before-install",
-    /// A transaction hands its partitions on before it has placed its frames.
+    /// A transaction hands its partitions on before placing its frames.
     HandOnBeforeFrames "hand-on-before-frames",
-    /// A transaction enters its next queue while its predecessor has still to enter some.
+    /// A transaction enters its next queue while its predecessor has still to enter some queues.
     OvertakeInQueues "overtake-in-queues",
-    /// A call that is logged before it runs enters its queues once it is logged, without a latch.
+    /// A call logged before its run enters its queues once logged, without a latch.
     EnterAfterLogging "enter-after-logging",
-    /// Such a call is acknowledged by its own record alone.
+    /// A call logged before its run is acknowledged by its own record alone.
     AckByOwnFrameAlone "ack-by-own-frame-alone",
-    /// A cut does not wait for such calls that have not run.
+    /// A cut does not wait for logged calls not yet run.
     CutWithoutQueued "cut-without-queued",
-    /// A replayed call that aborts stops recovery.
+    /// An abort of a replayed call stops recovery.
     RefuseAborts "refuse-aborts",
-    /// To state its watermark, a flusher waits for a thread that is drawing a number.
+    /// To state its watermark, a flusher waits for a thread drawing a number.
     FlusherWaitsForNumber "flusher-waits-for-number",
-    /// A transaction does not follow the one before it in its session's order.
+    /// A transaction does not follow its predecessor in the session's order.
     ForgetSessionOrder "forget-session-order",
     /// The server replies before a transaction is acknowledged.
     ReplyBeforeAdmitted "reply-before-admitted",
-    /// The server delivers messages before what their sender did before is acknowledged.
+    /// The server delivers messages before earlier transactions of the sender are acknowledged.
     PublishEarly "publish-early",
-    /// The server replies at once to what only reads, whether that is durable or not.
+    /// The server replies at once to read-only commands, durable or not.
     ReadWithoutNeeds "read-without-needs",
-    /// A command that waits for an element runs twice when there is one.
+    /// A command waiting for an element runs twice once the element is there.
     PopTwice "pop-twice",
-    /// A transaction component reads past the version of an older transaction that has not ended.
+    /// A transaction component reads past the version of an older, unfinished transaction.
     ReadPastUnfinished "read-past-unfinished",
     /// A transaction component notes only reads of the newest version.
     NoteNewestReadsOnly "note-newest-reads-only",
-    /// A transaction component lets a key be written that a younger transaction has read.
+    /// A transaction component lets a transaction write a key read by a younger transaction.
     WriteBelowRead "write-below-read",
-    /// A transaction component lets a key be written that a younger transaction has scanned over.
+    /// A transaction component lets a transaction write a key scanned over by a younger
+    /// transaction.
     WriteBelowScan "write-below-scan",
     /// A transaction component forgets a scan although an older transaction is active.
     ForgetScans "forget-scans",
-    /// A transaction does not depend on what its scans have found in the data component.
+    /// A transaction does not depend on its scans' results from the data component.
     ForgetScanned "forget-scanned",
-    /// A scan that ends early is noted only up to before the last key that it has returned.
+    /// A scan with an early end is noted only up to before the last returned key.
     NoteBelowLast "note-below-last",
-    /// A scan is noted after it has read.
+    /// A scan is noted after its read.
     NoteAfterScan "note-after-scan",
-    /// A scan takes the keys of the version table after those of the data component.
+    /// A scan takes the keys of the version table after the keys of the data component.
     ScanDataFirst "scan-data-first",
-    /// A key of the version table whose versions have left it counts as absent in a scan.
+    /// A key of the version table without versions left counts as absent in a scan.
     SkipEvictedInScan "skip-evicted-in-scan",
-    /// A record leaves the version table without a trace of when it was read.
+    /// A record leaves the version table without a trace of the time of its last read.
     EvictWithoutFloor "evict-without-floor",
     /// A record leaves the version table before the data component holds its versions.
     EvictUnapplied "evict-unapplied",
-    /// A transaction reads what the data component holds, whichever version it is.
+    /// A transaction reads any version held by the data component.
     FetchAnyVersion "fetch-any-version",
-    /// A transaction depends on those it has read from, and not on what these depend on.
+    /// A transaction depends on transactions read from, and not on their dependencies.
     DirectDependenciesOnly "direct-dependencies-only",
     /// A transaction depends on its own record only.
     NoDependencies "no-dependencies",
-    /// Operations reach the data component before they are durable.
+    /// Operations reach the data component before durability.
     ApplyUndurable "apply-undurable",
-    /// A resume point is taken to be the end of what the proxy has seen.
+    /// A resume point is taken to be the end of the log seen by the proxy.
     ResumeBehindWaiting "resume-behind-waiting",
-    /// Deleted keys are forgotten although redo may write to them.
+    /// Deleted keys are forgotten although redo may write to the keys.
     ForgetAboveResumePoint "forget-above-resume-point",
-    /// Redo applies records that depend on what is lost.
+    /// Redo applies records with a lost dependency.
     RedoDeadRecords "redo-dead-records",
-    /// Redo takes the last operation on a key that it meets, not that of the highest timestamp.
+    /// Redo takes the last operation met on a key, not the operation with the highest timestamp.
     RedoByArrival "redo-by-arrival",
     /// Redo begins before the recovered tail is durable.
     RedoUnprovenTail "redo-unproven-tail",
-    /// A claim of a key that a transaction has not written stays when that commits.
+    /// A claim of a key not written by a transaction stays at the transaction's commit.
     KeepClaims "keep-claims",
-    /// A log is opened with a data component that holds what is younger than the log.
+    /// A log is opened with a data component with operations younger than the log.
     OpenOlderLog "open-older-log",
     /// An opening makes no resume point stable that names its incarnation.
     OpenWithoutPoint "open-without-point",
-    /// A record that leaves the version table keeps its last read, not its last write.
+    /// A record leaving the version table keeps its last read, not its last write.
     FloorOfReadsOnly "floor-of-reads-only",
-    /// A resume point may be behind the first part of a transaction that is not applied.
+    /// A resume point may be behind the first part of an unapplied transaction.
     ResumeBetweenParts "resume-between-parts",
     /// A batch counts as applied when the first of several threads has applied its piece.
     CountFirstPiece "count-first-piece",
-    /// What was fetched enters the version table, whatever has left it meanwhile.
+    /// A fetched version enters the version table, regardless of evictions meanwhile.
     EnterLateFetch "enter-late-fetch",
-    /// A transaction joins a fetch, whatever has left the version table since that has begun.
+    /// A transaction joins a fetch, regardless of evictions since the fetch began.
     JoinAnyFetch "join-any-fetch",
-    /// A transaction draws its timestamp before it announces a bound.
+    /// A transaction draws its timestamp before announcing a bound.
     DrawFirst "draw-first",
-    /// A version counts as applied before the data component has it.
+    /// A version counts as applied before the data component has the version.
     CountBeforeApplied "count-before-applied",
-    /// An entry of the transaction table is used again before its transaction is durable.
+    /// An entry of the transaction table is used again before the transaction is durable.
     ReuseUndurable "reuse-undurable",
 }
 
 impl Mutation {
-    /// Whether it is a rule of checkpoints, which have their own tests that break it.
+    /// Whether the rule is of checkpoints; separate tests break rules of checkpoints.
     pub fn is_of_checkpoints(self) -> bool {
         let of_checkpoints = Mutation::TruncateBeforeManifest as u8..=Mutation::AdoptedUnread as u8;
         of_checkpoints.contains(&(self as u8))
     }
 
-    /// Whether it is a rule of the server, which has its own torture.
+    /// Whether the rule is of the server; the server has its own torture.
     pub fn is_of_server(self) -> bool {
         let of_server = Mutation::ForgetSessionOrder as u8..=Mutation::PopTwice as u8;
         of_server.contains(&(self as u8))
     }
 
-    /// Whether it is a rule of the transaction component, which has its own torture.
+    /// Whether the rule is of the transaction component; the component has its own torture.
     pub fn is_of_transaction_component(self) -> bool {
         self as u8 >= Mutation::ReadPastUnfinished as u8
     }
@@ -315,7 +322,7 @@ mod active {
     use super::Mutation;
     use std::sync::atomic::{AtomicU8, Ordering};
 
-    /// The broken rule of this process, counted from 1; 0 for none. Set before any database is
+    /// The broken rule of the process, counted from 1; 0 for none. Set before any database is
     /// opened.
     static BROKEN: AtomicU8 = AtomicU8::new(0);
 
@@ -334,7 +341,7 @@ mod active {
 #[cfg(all(feature = "mutations", debug_assertions))]
 pub use active::{is, set};
 
-/// Breaks a rule, which this build cannot.
+/// Refuses to break a rule: the build has no breakable rules.
 ///
 /// # Panics
 /// Always.
@@ -343,7 +350,7 @@ pub fn set(_rule: Option<Mutation>) {
     panic!("rules can be broken in builds with debug assertions only");
 }
 
-/// Whether the rule is broken: never in this build.
+/// Whether the rule is broken: never in the present build.
 #[cfg(not(all(feature = "mutations", debug_assertions)))]
 #[inline(always)]
 pub const fn is(_rule: Mutation) -> bool {

@@ -1,12 +1,12 @@
-//! Prefetch hints for cache lines that are about to be read.
+//! Prefetch hints for cache lines about to be read.
 
 #![allow(unsafe_code)]
 
-/// Prefetches the cache line that holds `address`. Any address is allowed; a prefetch never faults.
+/// Prefetches the cache line of `address`. Any address is allowed; a prefetch never faults.
 #[inline(always)]
 pub fn prefetch<T>(address: *const T) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: a prefetch reads nothing that the program can observe and never faults.
+    // SAFETY: a prefetch reads nothing observable by the program and never faults.
     unsafe {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         _mm_prefetch::<_MM_HINT_T0>(address.cast());
@@ -15,7 +15,7 @@ pub fn prefetch<T>(address: *const T) {
     let _ = address;
 }
 
-/// Prefetches every cache line that holds one of `len` bytes from `offset` on.
+/// Prefetches every cache line with any of `len` bytes from `offset` on.
 #[inline(always)]
 pub fn prefetch_bytes<T>(start: *const T, offset: usize, len: usize) {
     let first = start.cast::<u8>().wrapping_add(offset);

@@ -10,7 +10,7 @@ impl Random {
         Self(fastrand::Rng::with_seed(seed))
     }
 
-    /// A generator with a seed of its own.
+    /// A generator with a fresh seed.
     pub fn from_entropy() -> Self {
         Self(fastrand::Rng::new())
     }
@@ -20,7 +20,7 @@ impl Random {
         self.0.u64(..)
     }
 
-    /// A uniform number below `bound`, which must not be 0.
+    /// A uniform number below `bound`; `bound` must not be 0.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.0.u64(..bound)
     }
@@ -36,12 +36,12 @@ impl Random {
     }
 }
 
-/// A fresh 16-byte identifier, which tells databases apart; not a secret.
+/// A fresh 16-byte identifier, to tell databases apart; not a secret.
 pub fn fresh_uuid() -> [u8; 16] {
     let mut rng = fastrand::Rng::new();
     let mut bytes = [0; 16];
     rng.fill(&mut bytes);
-    // Mixed with the clock, so that two processes with the same seed still differ.
+    // Mixed with the clock, so two processes with the same seed still differ.
     let now = crate::clock::wall_ms().to_le_bytes();
     for (byte, mix) in bytes.iter_mut().zip(now) {
         *byte ^= mix;
@@ -49,7 +49,7 @@ pub fn fresh_uuid() -> [u8; 16] {
     bytes
 }
 
-/// Words that other processes cannot guess: the system's entropy, through the keyed hash of the
+/// Words not guessable by other processes: the system's entropy, through the keyed hash of the
 /// standard library.
 pub fn secret_words<const N: usize>() -> [u64; N] {
     use std::hash::BuildHasher;

@@ -1,22 +1,23 @@
 //! Deferred freeing of memory that other threads may still be reading.
 //!
-//! A thread pins with [`pin`] before it follows pointers of a shared structure. Memory that was
-//! unlinked from the structure goes through [`retire`], with its size, and is freed once all guards
-//! are gone that were pinned at that time. crossbeam-epoch decides when they are gone. By itself it
-//! frees at most 512 objects in 128 pins, so a thread that retires more than four objects for each
-//! pin would leave the rest in memory for ever.
+//! A thread pins with [`pin`] before following pointers of a shared structure. Memory unlinked from
+//! the structure goes through [`retire`], with its size, and is freed once all guards pinned at the
+//! time are gone. crossbeam-epoch decides when the guards are gone. By itself crossbeam-epoch frees
+//! at most 512 objects in 128 pins, so a thread with more than four retired objects for each pin
+//! would leave the rest in memory for ever.
 //!
-//! **Bound.** A thread whose outermost guard is dropped *collects* if the thread has retired
+//! **Bound.** A thread *collects* at the drop of its outermost guard if the thread has retired
 //! `DUE_OBJECTS` or `DUE_BYTES` since its last collection. A collection frees up to
-//! `FREED_OBJECTS`, and up to twice as many as made it due. So what waits is at most what all
-//! threads retire during two lifetimes of the oldest guard, plus `DUE_BYTES` and one collection's
-//! objects for each thread. If more than `EASE_BYTES` wait, each thread collects, whether it
-//! retires or only reads, and gives the processor to threads that were interrupted while pinned.
-//! Loops that visit many rows call [`Guard::refresh`], so that the lifetimes are those of
-//! transactions. A transaction that stays pinned for long is found by [`end_long_pins`].
+//! `FREED_OBJECTS`, and up to twice as many objects as made the collection due. So the waiting
+//! memory is at most the memory retired by all threads during two lifetimes of the oldest guard,
+//! plus `DUE_BYTES` and one collection's objects for each thread. If more than `EASE_BYTES` wait,
+//! each thread collects, whether the thread retires or only reads, and gives the processor to
+//! threads interrupted while pinned. Loops over many rows call [`Guard::refresh`], so the lifetimes
+//! are the lifetimes of transactions. A transaction pinned for long is found by [`end_long_pins`].
 //!
-//! The counts are those of the process, as crossbeam-epoch's default collector is: a guard of one
-//! database delays the freeing of another one's memory, so only the sum tells what waits for it.
+//! The counts are per process, like crossbeam-epoch's default collector: a guard of a database
+//! delays the freeing of another database's memory, so only the sum tells the memory held back by a
+//! guard.
 
 #![allow(unsafe_code)]
 
@@ -24,55 +25,54 @@ use crate::clock;
 use crate::sync::Padded;
 use std::cell::Cell;
 use std::mem::ManuallyDrop;
-// Not loom's: the counts steer when memory is freed. Whether it may be freed is decided by
+// Not loom's: the counts steer the time of freeing. The permission to free is decided by
 // crossbeam-epoch alone.
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// A thread collects after it has retired this many objects, or this many bytes.
+/// The number of retired objects, or of retired bytes, that makes a collection due.
 const DUE_OBJECTS: u32 = 64;
 const DUE_BYTES: u64 = 64 << 10;
 
-/// What the collector keeps for the objects that a thread hands over at once, however few.
+/// The collector's own memory for any number of objects handed over at once.
 const BAG_BYTES: u64 = 2 << 10;
 
-/// The most objects that one call of crossbeam-epoch's `flush` frees: eight bags of 64.
+/// The most objects freed by a call of crossbeam-epoch's `flush`: eight bags of 64.
 const FREED_OBJECTS: u32 = 512;
 
-/// A thread that has retired this many bytes under one guard hands them over while it is pinned, so
-/// that other threads can free them.
+/// The bytes retired under one guard at which a thread hands the memory over while pinned, so other
+/// threads can free the memory.
 const HAND_OVER_BYTES: u64 = 1 << 20;
 
-/// While more bytes than this wait, every thread collects.
+/// The waiting bytes above which every thread collects.
 const EASE_BYTES: i64 = 8 << 20;
 
-/// While more bytes than this wait, and cannot be freed, threads let others run.
+/// The waiting bytes above which, if not freeable, threads let other threads run.
 const CROWDED_BYTES: i64 = 32 << 20;
 
-/// Collections in a row that free nothing become rarer, down to one in `1 << MOST_FRUITLESS` pins.
+/// Fruitless collections in a row become rarer, down to a collection in `1 << MOST_FRUITLESS` pins.
 const MOST_FRUITLESS: u32 = 6;
 
-/// A thread adds its own count to the common one when it has changed by this many bytes.
+/// The change in bytes at which a thread adds its own count to the common count.
 const PUBLISHED_BYTES: i64 = 64 << 10;
 
-/// What the collector itself keeps for an object: its entry in a bag.
+/// The collector's own memory for an object: an entry in a bag.
 const ENTRY_BYTES: usize = 32;
 
-/// Bytes that were retired and not freed, but for up to [`PUBLISHED_BYTES`] of each thread.
-/// Relaxed: a count.
+/// Bytes retired and not freed, but for up to [`PUBLISHED_BYTES`] of each thread. Relaxed: a count.
 static WAITING: Padded<AtomicI64> = Padded(AtomicI64::new(0));
 
 static REGISTRY: Mutex<Registry> = Mutex::new(Registry { threads: Vec::new(), free: Vec::new() });
 
-/// What a thread keeps. Only that thread writes, except for `ended`, and all is Relaxed: these are
-/// counts and hints. Kept for ever, and used again by a later thread, so that guards can refer to
-/// it. There are as many as there were threads at a time.
+/// The state of a thread. Written only by the thread, except for `ended`, and all is Relaxed:
+/// counts and hints. Kept for ever, and reused by a later thread, so guards can refer to the state.
+/// There are as many states as threads at a time so far.
 #[derive(Debug, Default)]
 struct ThreadState {
     /// Number of the outermost pin times two, plus one while pinned.
     pins: AtomicU64,
-    /// The value of `pins` of a pin that has to end. Written by any thread.
+    /// The value of `pins` of a pin due to end. Written by any thread.
     ended: AtomicU64,
     depth: AtomicU32,
     /// Number of objects retired.
@@ -80,9 +80,9 @@ struct ThreadState {
     /// Retired since the last collection.
     due_objects: AtomicU32,
     due_bytes: AtomicU64,
-    /// Bytes retired, less those freed, that are not in [`WAITING`] yet.
+    /// Bytes retired, less bytes freed, not in [`WAITING`] yet.
     unpublished: AtomicI64,
-    /// Collections in a row that have freed nothing, and unpins until the next one.
+    /// Fruitless collections in a row, and unpins until the next collection.
     fruitless: AtomicU32,
     skips: AtomicU32,
 }
@@ -93,20 +93,20 @@ struct Registry {
     free: Vec<&'static Padded<ThreadState>>,
 }
 
-/// A thread, and the pin that was last seen there.
+/// A thread, and its pin last seen.
 struct Watched {
     state: &'static Padded<ThreadState>,
     pins: u64,
     since_ns: u64,
 }
 
-/// The calling thread's state, which another thread may use after it.
+/// The calling thread's state, reused by another thread afterwards.
 struct Owned(&'static Padded<ThreadState>);
 
 thread_local! {
     static OWNED: Owned = Owned(registry().state());
-    /// What [`OWNED`] has, once there is one and until the thread ends. Read at each pin: without a
-    /// destructor, and so without a look at what has become of the variable.
+    /// The content of [`OWNED`], from its creation to the thread's end. Read at each pin: without a
+    /// destructor, and so without a look at the variable's state.
     static OWN_STATE: Cell<Option<&'static ThreadState>> = const { Cell::new(None) };
 }
 
@@ -136,7 +136,7 @@ impl Registry {
         })
     }
 
-    /// The pins that were there when they were last looked at, with the time since then.
+    /// The pins seen at the last look, with the time since.
     fn pins(&mut self) -> impl Iterator<Item = (&'static ThreadState, u64, Duration)> {
         let now = clock::monotonic_ns();
         self.threads.iter_mut().filter_map(move |thread| {
@@ -154,8 +154,8 @@ impl Drop for Owned {
     fn drop(&mut self) {
         OWN_STATE.set(None);
         self.0.publish();
-        // A guard that is dropped after this, by a later destructor of the thread, has the state
-        // still: it counts down what it has counted up.
+        // A guard dropped afterwards, by a later destructor of the thread, still has the state: the
+        // guard counts down its own count.
         registry().free.push(self.0);
     }
 }
@@ -177,7 +177,7 @@ impl ThreadState {
         }
     }
 
-    /// Returns whether it was the outermost guard.
+    /// Returns whether the guard was the outermost.
     #[inline]
     fn leave(&self) -> bool {
         let depth = self.depth.load(Ordering::Relaxed) - 1;
@@ -203,7 +203,7 @@ impl ThreadState {
         WAITING.fetch_add(sum, Ordering::Relaxed);
     }
 
-    /// Whether the thread, which holds no guard, should collect.
+    /// Whether the thread should collect. The thread holds no guard.
     #[inline]
     fn is_due(&self) -> bool {
         self.due_objects.load(Ordering::Relaxed) >= DUE_OBJECTS
@@ -216,7 +216,7 @@ impl ThreadState {
         self.due_bytes.store(0, Ordering::Relaxed);
     }
 
-    /// Frees some of what no thread can be reading. The thread holds no guard.
+    /// Frees some of the memory no longer readable. The thread holds no guard.
     #[cold]
     fn collect(&self) {
         let objects = self.due_objects.load(Ordering::Relaxed);
@@ -226,7 +226,7 @@ impl ThreadState {
         if !has_bag && skips > 0 {
             return self.skips.store(skips - 1, Ordering::Relaxed);
         }
-        // Twice as many as were retired: what a guard has kept is made up for.
+        // Twice the number retired: this makes up for memory kept by a guard.
         let rounds = 1 + 2 * objects / FREED_OBJECTS;
         let before = WAITING.load(Ordering::Relaxed);
         let mut after = before;
@@ -245,7 +245,7 @@ impl ThreadState {
         let skips = if objects > 0 && !has_bag { DUE_OBJECTS } else { 1 << fruitless };
         self.skips.store(skips - 1, Ordering::Relaxed);
         if after > CROWDED_BYTES && after >= before {
-            // Threads that were interrupted while pinned get on.
+            // Threads interrupted while pinned get on.
             std::thread::yield_now();
         }
     }
@@ -257,11 +257,11 @@ impl ThreadState {
     }
 }
 
-/// Keeps the thread pinned: what can be reached while it lives is not freed before it is dropped.
+/// Keeps the thread pinned: memory reachable during the guard's life is not freed before its drop.
 #[derive(Debug)]
 pub struct Guard {
     inner: ManuallyDrop<crossbeam_epoch::Guard>,
-    /// `None` if the thread was ending when it pinned.
+    /// `None` if the thread was ending at the pin.
     state: Option<&'static ThreadState>,
     may_end: bool,
 }
@@ -276,7 +276,7 @@ pub fn pin() -> Guard {
     Guard { inner: ManuallyDrop::new(crossbeam_epoch::pin()), state, may_end: false }
 }
 
-/// Pins the calling thread for a transaction that can be ended, see [`Guard::must_end`].
+/// Pins the calling thread for an endable transaction, see [`Guard::must_end`].
 #[inline]
 pub fn pin_endable() -> Guard {
     let mut guard = pin();
@@ -285,9 +285,9 @@ pub fn pin_endable() -> Guard {
 }
 
 impl Guard {
-    /// Unpins for a moment, so that what others have unlinked can be freed, and collects if that is
-    /// due. Nothing that was reached under the guard may be used afterwards, which the exclusive
-    /// borrow ensures. Without effect while the thread holds another guard.
+    /// Unpins for a moment, so memory unlinked by other threads can be freed, and collects if due.
+    /// Nothing reached under the guard may be used afterwards; the exclusive borrow ensures this.
+    /// Without effect while the thread holds another guard.
     #[inline]
     pub fn refresh(&mut self) {
         let Some(state) = self.state else { return self.inner.repin() };
@@ -298,14 +298,14 @@ impl Guard {
             ThreadState::add(&state.pins, 2);
             return self.inner.repin();
         }
-        // SAFETY: `write` replaces the guard without a drop, and nothing panics before it.
+        // SAFETY: `write` replaces the guard without a drop, and nothing panics before `write`.
         unsafe {
             self.unpin();
             std::ptr::write(self, pin());
         }
     }
 
-    /// Whether the thread has been pinned for so long that its transaction has to end, see
+    /// Whether the transaction has to end because of a long pin of the thread, see
     /// [`end_long_pins`]. Always false for guards of [`pin`].
     #[inline]
     pub fn must_end(&self) -> bool {
@@ -320,7 +320,7 @@ impl Guard {
     #[inline]
     unsafe fn unpin(&mut self) {
         let is_outermost = self.state.is_some_and(ThreadState::leave);
-        // SAFETY: by the contract it is dropped once.
+        // SAFETY: by the contract the guard is dropped once.
         unsafe { ManuallyDrop::drop(&mut self.inner) };
         if let Some(state) = self.state
             && is_outermost
@@ -334,17 +334,17 @@ impl Guard {
 impl Drop for Guard {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: it is being dropped.
+        // SAFETY: the guard is being dropped.
         unsafe { self.unpin() };
     }
 }
 
-/// Calls `free` once every guard is gone that is pinned now. `free` frees `bytes` bytes, roughly,
-/// and does not pin: a thread that ends frees too, and would register anew for each pin.
+/// Calls `free` once every guard pinned now is gone. `free` frees `bytes` bytes, roughly, and does
+/// not pin: an ending thread frees too, and would register anew for each pin.
 ///
 /// # Safety
-/// No guard that is pinned from now on reaches what `free` frees; it may run on any thread, and
-/// after everything that it borrows has ended.
+/// No guard pinned from now on reaches the memory freed by `free`; `free` may run on any thread,
+/// and after everything borrowed by `free` has ended.
 #[inline]
 pub unsafe fn retire(guard: &Guard, bytes: usize, free: impl FnOnce()) {
     let bytes = bytes + ENTRY_BYTES;
@@ -371,26 +371,27 @@ pub unsafe fn retire(guard: &Guard, bytes: usize, free: impl FnOnce()) {
     }
 }
 
-/// Bytes that were retired and are not freed, in the whole process, but for 64 KiB of each thread.
+/// Returns the bytes retired and not freed, in the whole process, but for 64 KiB of each thread.
 #[inline]
 pub fn waiting_bytes() -> u64 {
     u64::try_from(WAITING.load(Ordering::Relaxed)).unwrap_or(0)
 }
 
-/// Number of objects that the calling thread, and those that had its place before, have retired.
+/// Returns the number of objects retired by the calling thread, and by earlier threads with its
+/// state.
 pub fn retired_here() -> u64 {
     own_state().map_or(0, |state| state.retired.load(Ordering::Relaxed))
 }
 
-/// Frees what can be freed now; without effect while the thread holds a guard. What a guard of
-/// another thread keeps stays, and up to 64 objects and 64 KiB that each other thread has not
-/// handed over.
+/// Frees all memory freeable now; without effect while the thread holds a guard. Memory kept by a
+/// guard of another thread stays, and up to 64 objects and 64 KiB not yet handed over by each other
+/// thread.
 pub fn settle() {
     let Some(state) = own_state() else { return };
     if state.depth.load(Ordering::Relaxed) > 0 {
         return;
     }
-    // An object is freed two steps of the epoch after it was retired, and each round makes a step
+    // An object is freed two steps of the epoch after its retirement, and each round makes a step
     // if no thread is pinned; the next round frees.
     let mut fruitless = 0;
     while fruitless < 16 {
@@ -401,14 +402,14 @@ pub fn settle() {
     }
 }
 
-/// How long the thread that has been pinned longest has been so: at least this time, since a pin is
-/// seen only when this or [`end_long_pins`] is called.
+/// Returns the age of the oldest pin: a lower bound, since a pin is seen only in calls of
+/// `oldest_pin` and [`end_long_pins`].
 pub fn oldest_pin() -> Duration {
     registry().pins().map(|(_, _, age)| age).max().unwrap_or_default()
 }
 
-/// Tells transactions that have been pinned for longer than `limit` to end ([`Guard::must_end`]).
-/// Returns the age of the oldest pin, as [`oldest_pin`] does.
+/// Tells transactions pinned for longer than `limit` to end ([`Guard::must_end`]). Returns the age
+/// of the oldest pin, like [`oldest_pin`].
 pub fn end_long_pins(limit: Duration) -> Duration {
     let mut oldest = Duration::ZERO;
     for (thread, pins, age) in registry().pins() {
@@ -420,7 +421,7 @@ pub fn end_long_pins(limit: Duration) -> Duration {
     oldest
 }
 
-/// Frees what can be freed when it is dropped: the last field of a structure that retires memory.
+/// Frees all freeable memory on drop: the last field of a structure with retired memory.
 #[derive(Debug, Default)]
 pub struct SettleOnDrop;
 

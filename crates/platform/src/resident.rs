@@ -1,47 +1,48 @@
-//! Resident memory: the pages of a process that are in memory, which count all that it allocates.
+//! Resident memory: the pages of a process in memory, including all allocations.
 
 use crate::reclaim;
 
-/// Histories of which the one that leaves the least memory counts: threads of another may be
-/// ending.
+/// The number of histories in a window; only the history with the least memory counts: threads of a
+/// previous history may be ending.
 const WINDOW: u64 = 32;
 
-/// Windows before the first that counts, in which caches and heaps grow.
+/// Windows before the first counted window, for the growth of caches and heaps.
 const WARM_UP: u64 = 2;
 
-/// By how much memory may grow beyond twice the first window that counts, in bytes.
+/// The permitted growth of memory beyond twice the first counted window, in bytes.
 const SLACK: u64 = 96 << 20;
 
-/// Bytes of this process that are in memory; 0 where the system does not say.
+/// Returns the bytes of the current process in memory; 0 where the system does not tell.
 pub fn resident_bytes() -> u64 {
     status_bytes("self", "VmRSS:").unwrap_or(0)
 }
 
-/// The most bytes of this process that were in memory so far; 0 where the system does not say.
+/// Returns the most bytes of the current process in memory so far; 0 where the system does not
+/// tell.
 pub fn most_resident_bytes() -> u64 {
     status_bytes("self", "VmHWM:").unwrap_or(0)
 }
 
-/// Bytes of a process, given by its number, that are in memory; `None` if it has ended.
+/// Returns the bytes of a process, given by number, in memory; `None` if the process has ended.
 pub fn resident_bytes_of(process: u32) -> Option<u64> {
     status_bytes(&process.to_string(), "VmRSS:")
 }
 
-/// A line of what the system says of a process, in bytes.
+/// Returns a line of the system's status of a process, in bytes.
 fn status_bytes(process: &str, name: &str) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     Some(line.trim().trim_end_matches(" kB").parse::<u64>().ok()? * 1024)
 }
 
-/// Watches that the memory of a process that tests one history after another does not grow: what a
-/// history leaves behind, all of them leave.
+/// Watches that the memory of a process does not grow from history to history: memory left behind
+/// by one history would be left by all.
 #[derive(Debug, Default)]
 pub struct MemoryWatch {
     histories: u64,
     /// The least bytes after a history of the current window.
     least: u64,
-    /// The least bytes of the first window that counts.
+    /// The least bytes of the first counted window.
     first: Option<u64>,
 }
 

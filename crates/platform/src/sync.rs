@@ -1,5 +1,5 @@
 //! Atomics and threads for the lock-free parts: the standard library's, or loom's when the crate is
-//! built with `--cfg loom`, so that the same code runs under the schedule checker.
+//! built with `--cfg loom`, so the same code runs under the schedule checker.
 
 #[cfg(not(loom))]
 pub use std::sync::atomic::{
@@ -16,7 +16,7 @@ pub use loom::sync::{Arc, Mutex, MutexGuard, RwLock};
 /// A value alone on its cache lines.
 ///
 /// Two lines of 64 bytes, because the adjacent-line prefetcher of common processors fetches in
-/// pairs: without it two streams' counters would still bounce together.
+/// pairs: with a single line two streams' counters would still bounce together.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct Padded<T>(pub T);
@@ -29,12 +29,12 @@ impl<T> std::ops::Deref for Padded<T> {
     }
 }
 
-/// What a lock gives whose holders do not panic.
+/// The result of a lock whose holders do not panic.
 pub trait Unpoisoned<T> {
     /// The guard, or the value.
     ///
     /// # Panics
-    /// A holder of the lock has panicked: what the lock protects may be half changed.
+    /// A holder of the lock has panicked: the protected data may be half changed.
     #[track_caller]
     fn unpoisoned(self) -> T;
 }
@@ -46,8 +46,7 @@ impl<T> Unpoisoned<T> for std::sync::LockResult<T> {
     }
 }
 
-/// Locks a mutex whose critical sections leave what it protects whole if they panic: poisoning is
-/// ignored.
+/// Locks a mutex whose critical sections leave the data whole after a panic: poisoning is ignored.
 pub fn locked<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|e| e.into_inner())
 }
@@ -61,15 +60,15 @@ pub fn yield_now() {
 }
 
 /// A SeqCst fence under the schedule checker, otherwise nothing. The checker treats SeqCst
-/// operations as AcqRel and has the one total order only for fences. Used between the two halves of
-/// Dekker's pattern where these are SeqCst operations.
+/// operations as AcqRel and has the single total order only for fences. Used between the two halves
+/// of Dekker's pattern where the halves are SeqCst operations.
 #[inline(always)]
 pub fn checker_fence() {
     #[cfg(loom)]
     fence(Ordering::SeqCst);
 }
 
-/// Tells the processor that this is a short wait in a loop.
+/// Tells the processor about a short wait in a loop.
 #[inline]
 pub fn spin_hint() {
     #[cfg(not(loom))]

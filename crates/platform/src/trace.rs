@@ -1,16 +1,17 @@
-//! Events and spans for operators, with the feature `tracing`; without it they cost nothing.
+//! Events and spans for operators, with the feature `tracing`; without cost when the feature is
+//! off.
 
 #[cfg(feature = "tracing")]
 #[doc(hidden)]
 pub use tracing;
 
 /// Emits an event with the target `hyades`: `event!(INFO, "text", field = value, ..)`. Values are
-/// numbers, truth values and texts. Without the feature `tracing` they are not evaluated.
+/// numbers, truth values and texts. Without the feature `tracing` the values are not evaluated.
 #[cfg(feature = "tracing")]
 #[macro_export]
 macro_rules! event {
     ($level:ident, $text:literal $(, $field:ident = $value:expr)* $(,)?) => {
-        // The thread has other work to do than to panic with a subscriber.
+        // The thread has further work to do, so must not panic with a subscriber.
         _ = $crate::callback::run(|| {
             $crate::trace::tracing::event!(
                 target: "hyades",
@@ -23,7 +24,7 @@ macro_rules! event {
 }
 
 /// Emits an event with the target `hyades`: `event!(INFO, "text", field = value, ..)`. Values are
-/// numbers, truth values and texts. Without the feature `tracing` they are not evaluated.
+/// numbers, truth values and texts. Without the feature `tracing` the values are not evaluated.
 #[cfg(not(feature = "tracing"))]
 #[macro_export]
 macro_rules! event {
@@ -64,6 +65,6 @@ macro_rules! span {
     }};
 }
 
-/// What [`span!`] returns without the feature `tracing`.
+/// The result of [`span!`] without the feature `tracing`.
 #[derive(Debug)]
 pub struct NoSpan;

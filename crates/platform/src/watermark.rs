@@ -1,14 +1,14 @@
-//! A number that only grows, and threads that sleep until it has grown enough.
+//! A number that only grows, and threads that sleep until the number is high enough.
 
 use crate::event::Event;
 use crate::sync::{AtomicU64, Ordering, spin_hint};
 
-/// How often a waiter polls before it sleeps; about the cost of a system call.
+/// The number of a waiter's polls before its sleep; about the cost of a system call.
 const SPINS: u32 = if cfg!(loom) { 0 } else { 100 };
 
 /// A monotone u64 with waiting.
 ///
-/// Raising costs one read-modify-write and one load while no thread waits.
+/// Raising costs a read-modify-write and a load while no thread waits.
 #[derive(Debug)]
 pub struct Watermark {
     value: AtomicU64,
@@ -21,14 +21,14 @@ impl Watermark {
         Self { value: AtomicU64::new(value), event: Event::new() }
     }
 
-    /// The current value. Acquire: what was written before the value was raised can be read.
+    /// The current value. Acquire: writes before the raise of the value are visible.
     #[inline]
     pub fn get(&self) -> u64 {
         self.value.load(Ordering::Acquire)
     }
 
-    /// The current value, in the total order of SeqCst operations; for callers that announce
-    /// themselves elsewhere before they read it (Dekker).
+    /// The current value, in the total order of SeqCst operations; for callers with an announcement
+    /// elsewhere before the read (Dekker).
     #[inline]
     pub fn get_ordered(&self) -> u64 {
         self.value.load(Ordering::SeqCst)
@@ -36,21 +36,22 @@ impl Watermark {
 
     /// Raises the value to at least `value`, and wakes waiters. Any thread may raise.
     ///
-    /// SeqCst on the maximum: it is released to readers, and precedes the load of the sleepers'
-    /// count in the total order, so that either we see a sleeper or it sees the new value.
+    /// SeqCst on the maximum: the maximum is released to readers, and precedes the load of the
+    /// sleepers' count in the total order, so either the raiser sees a sleeper or the sleeper sees
+    /// the new value.
     #[inline]
     pub fn raise(&self, value: u64) {
         self.value.fetch_max(value, Ordering::SeqCst);
         self.event.notify_ordered();
     }
 
-    /// Wakes all waiters so that they check their reason to stop, which must already be true.
+    /// Wakes all waiters for a check of their reason to stop; the reason must already be true.
     pub fn poke(&self) {
         self.event.notify();
     }
 
     /// Sleeps until the value is at least `value` (returns true) or `stop` holds (returns false).
-    /// `stop` must read with SeqCst what was written before the [`poke`](Self::poke).
+    /// `stop` must read with SeqCst the writes before the [`poke`](Self::poke).
     pub fn wait_at_least(&self, value: u64, stop: impl Fn() -> bool) -> bool {
         for _ in 0..SPINS {
             if self.get() >= value {
@@ -79,7 +80,7 @@ mod tests {
 
     #[test]
     fn every_waiter_is_woken_in_a_relay() {
-        // Two threads raise each other's watermark in turns: one lost wake-up hangs the test.
+        // Two threads raise each other's watermark in turns: a lost wake-up hangs the test.
         let marks = Arc::new([Watermark::new(0), Watermark::new(0)]);
         let other = Arc::clone(&marks);
         let thread = std::thread::spawn(move || {
@@ -98,7 +99,7 @@ mod tests {
 
     #[test]
     fn a_raise_on_the_way_takes_no_announcement_with_it() {
-        // As above, but several raises in quick succession; only the last is the awaited one.
+        // As above, but several raises in quick succession; only the last is awaited.
         let marks = Arc::new([Watermark::new(0), Watermark::new(0)]);
         let other = Arc::clone(&marks);
         let thread = std::thread::spawn(move || {
@@ -140,14 +141,14 @@ mod loom_tests {
     use super::*;
     use crate::sync::{Arc, AtomicBool};
 
-    /// A sleeper that lost its event would spin forever, which the checker reports.
+    /// A sleeper with a lost event would spin forever, and the checker reports the spin.
     #[test]
     fn no_raise_is_missed_and_what_came_before_it_is_seen() {
         loom::model(|| {
             let shared = Arc::new((Watermark::new(0), AtomicU64::new(0)));
             let other = Arc::clone(&shared);
             let thread = loom::thread::spawn(move || {
-                // Relaxed: it is the watermark that must make it visible.
+                // Relaxed: the watermark must make the store visible.
                 other.1.store(7, Ordering::Relaxed);
                 other.0.raise(1);
                 other.0.raise(2);

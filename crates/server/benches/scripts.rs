@@ -1,4 +1,4 @@
-//! Instructions of scripts, and of the commands that they stand for:
+//! Instructions of scripts, and of the equivalent commands:
 //! `cargo bench -p hyades-server --features torture --bench scripts`.
 //!
 //! Each request is one transaction on a server without sockets and threads, from the bytes of the
@@ -13,12 +13,12 @@ use callgrind::{counted_by_callgrind, instructions};
 use hyades::Database;
 use hyades_server::torture::SteppedServer;
 
-/// Requests that are counted without a pause for the log.
+/// Requests counted without a pause for the log.
 const ROUND: usize = 50;
 const WARM_UP: usize = 20;
 const ROUNDS: usize = 20;
 
-/// Accounts that are transferred between.
+/// Accounts for the transfers.
 const ACCOUNTS: usize = 1_000;
 
 /// A transfer between two accounts with five commands.
@@ -31,7 +31,7 @@ const TRANSFER: &str = "local amount = tonumber(ARGV[1]) \
     redis.call('SET', KEYS[3], amount) \
     return from - amount";
 
-/// What is counted.
+/// The counted cases.
 const CASES: [&str; 7] = [
     "GET",
     "SET",
@@ -101,7 +101,7 @@ impl Bench {
     }
 }
 
-/// The program that is run under callgrind.
+/// The program to run under callgrind.
 fn child(case: &str) {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let builder = Database::builder().streams(1).log_settings(|log| log.research.stepped = true);

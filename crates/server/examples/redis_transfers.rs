@@ -1,13 +1,13 @@
-//! A load of transfers, for any server that speaks Redis's protocol: clients that each send a
-//! transaction of MULTI, DECRBY, INCRBY and EXEC, and the next one when that has been answered.
-//! redis-benchmark has no such load. `scripts/beside-redis.py` runs it.
+//! A load of transfers, for any server of Redis's protocol: each client sends a transaction of
+//! MULTI, DECRBY, INCRBY and EXEC, and the next transaction after the answer. redis-benchmark has
+//! no such load. `scripts/beside-redis.py` runs the program.
 //!
 //! `redis_transfers PORT CLIENTS SECONDS ACCOUNTS` prints transactions per second, and the median
 //! and the 99th percentile of their times in milliseconds. The sum of the keys `account:0` and so
-//! on stays as it was.
+//! on stays unchanged.
 //!
-//! One thread serves all clients, as in redis-benchmark. A transaction takes it one write and one
-//! read.
+//! One thread serves all clients, as in redis-benchmark. A transaction takes the thread a write and
+//! a read.
 
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
@@ -19,7 +19,7 @@ const LINES: usize = 6;
 
 struct Client {
     socket: TcpStream,
-    /// When its transaction was sent; `None` until the first one is.
+    /// The time at which the transaction was sent; `None` until the first transaction.
     sent: Option<Instant>,
     lines: usize,
     /// The next byte begins a line.
@@ -34,11 +34,11 @@ impl Client {
             "MULTI\r\nDECRBY account:{from} {amount}\r\nINCRBY account:{to} {amount}\r\nEXEC\r\n"
         );
         (self.sent, self.lines, self.at_line) = (Some(Instant::now()), 0, true);
-        // It fits into the buffer of the socket, which is empty.
+        // The command fits into the buffer of the socket, which is empty.
         self.socket.write_all(command.as_bytes())
     }
 
-    /// Reads what is there. Whether the transaction has been answered.
+    /// Reads the available bytes. Returns whether the transaction has been answered.
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<bool> {
         loop {
             let read = match self.socket.read(buffer) {

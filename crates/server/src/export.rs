@@ -1,4 +1,4 @@
-//! Writes all databases into an RDB file, which Redis and others read.
+//! Writes all databases into an RDB file, which Redis and further programs read.
 
 use crate::commands::payload;
 use crate::config::Settings;
@@ -13,10 +13,10 @@ use std::io::BufWriter;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Keys that are looked up at once.
+/// Keys looked up at once.
 const KEYS_AT_ONCE: usize = 1_000;
 
-/// What was exported.
+/// Numbers of an export.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExportReport {
     /// Keys.
@@ -27,10 +27,10 @@ pub struct ExportReport {
     pub bytes: u64,
 }
 
-/// A key with the time at which it expires, and the payload of its value.
+/// A key with the time of its expiry, and the payload of its value.
 type Exported = (Vec<u8>, Option<i64>, Vec<u8>);
 
-/// Values of keys of a database, in several transactions if they are too much for one.
+/// Values of keys of a database, in several transactions if too large for a single transaction.
 fn values(shared: &Arc<Shared>, database: u32, keys: &[Vec<u8>]) -> Result<Vec<Exported>, String> {
     let mut found = Vec::new();
     in_parts(keys, 0, &mut |keys: &[Vec<u8>], _| {
@@ -105,11 +105,11 @@ fn write(
     Ok(report)
 }
 
-/// Writes the databases of the settings, which no other process has open, into a new file. `tell`
-/// is called with the number of keys that were written, and of all.
+/// Writes the databases of the settings, which no other process has open, into a new file. Calls
+/// `tell` with the number of written keys, and of all keys.
 ///
 /// # Errors
-/// What is wrong, in a sentence. The file is not there then.
+/// The fault, in a sentence. The file does not exist then.
 pub fn export(
     settings: Settings,
     path: &Path,
@@ -128,7 +128,7 @@ pub fn export(
         Ok(report)
     });
     if exported.is_err() {
-        // It is not whole.
+        // The file is incomplete.
         let _ = std::fs::remove_file(path);
     }
     exported.map_err(|text| format!("{shown}: {text}"))

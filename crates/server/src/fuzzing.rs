@@ -3,10 +3,10 @@
 use crate::resp::request::{Limits, Parsed, Parser};
 use crate::torture::SteppedServer;
 
-/// What a parser has found: requests, then an error or nothing, and how many bytes it took.
+/// The results of a parser: requests, then an error or nothing, and the number of bytes taken.
 type ParsedInput = (Vec<Vec<Vec<u8>>>, Option<String>, usize);
 
-/// Parses input that arrives in pieces of this length.
+/// Parses input in pieces of this length.
 fn parse(input: &[u8], piece: usize, limits: &Limits) -> ParsedInput {
     let (mut parser, mut requests, mut taken, mut given) = (Parser::default(), Vec::new(), 0, 0);
     while given < input.len() {
@@ -29,8 +29,8 @@ fn parse(input: &[u8], piece: usize, limits: &Limits) -> ParsedInput {
     (requests, None, taken)
 }
 
-/// Parses bytes as requests, however they are cut: the requests and the error are the same. The
-/// first byte says how they are cut.
+/// Parses bytes as requests, in whatever pieces: the requests and the error are the same. The first
+/// byte chooses the pieces.
 pub fn requests(bytes: &[u8]) {
     let Some((&how, input)) = bytes.split_first() else { return };
     for limits in [Limits::BEFORE_LOGIN, Limits { arguments: 1 << 20, argument_bytes: 1 << 29 }] {
@@ -40,7 +40,7 @@ pub fn requests(bytes: &[u8]) {
     }
 }
 
-/// Clients that send bytes to a server, which runs what they send.
+/// Clients that send bytes to a server, and the server.
 pub struct Fuzzed {
     server: SteppedServer,
 }
@@ -49,18 +49,18 @@ impl Fuzzed {
     /// A server over a new database in this directory.
     ///
     /// # Panics
-    /// It cannot be opened.
+    /// The database cannot be opened.
     pub fn new(dir: &std::path::Path) -> Fuzzed {
         let builder = hyades::Database::builder().streams(1);
         let server = SteppedServer::open(builder, dir, 1, &[]).expect("a database opens");
         Fuzzed { server }
     }
 
-    /// A client sends bytes, in pieces whose length the first one gives, and disconnects. It is
-    /// served to the end, or until it waits for something.
+    /// Sends bytes from a client, in pieces of a length given by the first byte, and disconnects.
+    /// The client is served to the end, or until the client waits for something.
     ///
     /// # Panics
-    /// Something is wrong.
+    /// The server has a fault.
     pub fn say(&mut self, bytes: &[u8]) {
         let Some((&how, input)) = bytes.split_first() else { return };
         let number = self.server.connect(0);
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What requests are made of.
+    /// The parts of requests.
     const WORDS: &[&str] = &[
         "*1\r\n",
         "*2\r\n",
@@ -123,7 +123,7 @@ mod tests {
         "RESET\r\n",
     ];
 
-    /// Bytes that look like requests more often than others do.
+    /// Bytes that often look like requests.
     fn bytes() -> impl Strategy<Value = Vec<u8>> {
         let piece = prop_oneof![
             prop::sample::select(WORDS).prop_map(|word| word.as_bytes().to_vec()),

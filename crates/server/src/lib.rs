@@ -1,7 +1,8 @@
 //! A durable, transactional server that speaks Redis's protocol.
 //!
-//! Every `OK` is on disk before it is sent. Commands run on all cores over any keys; what a client
-//! sends at once is usually one transaction. docs/server says what it does and how it is run.
+//! Every `OK` is on disk before it is sent. Commands run on all cores over any keys; the commands
+//! that a client sends at once are usually one transaction. docs/server describes the server and
+//! its operation.
 //!
 //! ```no_run
 //! use hyades_server::{Server, Settings};

@@ -1,4 +1,4 @@
-//! A request that was parsed, until it has run.
+//! A parsed request, until it has run.
 
 use crate::catalogue::{self, names};
 use crate::config::RenamedCommands;
@@ -14,28 +14,28 @@ enum Source {
     Owned(Vec<Vec<u8>>),
 }
 
-/// What a request takes beside its arguments, in bytes.
+/// The memory of a request beside its arguments, in bytes.
 const REQUEST_BYTES: usize = 128;
 
-/// What an argument takes beside its bytes.
+/// The memory of an argument beside its bytes.
 const ARGUMENT_BYTES: usize = 32;
 
 /// A request that waits to be run.
 #[derive(Clone)]
 pub struct Request {
     source: Source,
-    /// The place of its command in the table.
+    /// The place of the command in the table.
     place: Option<usize>,
-    /// Its database, if it need not be the client's: it follows SELECT in MULTI.
+    /// The database of the request, if not the client's: the request follows SELECT in MULTI.
     database: Option<u32>,
     has_waited: bool,
-    /// Why it is not run.
+    /// The reason not to run the request.
     refusal: Option<Box<str>>,
 }
 
 impl Request {
-    /// A request that begins at `begin` in the input. The command is the one that its name stands
-    /// for; all else knows it by its own name.
+    /// A request that begins at `begin` in the input. The command is the command with the given
+    /// name after renaming; everything else uses the command's own name.
     pub fn new(arguments: Arguments<'_>, begin: usize, renamed: &RenamedCommands) -> Request {
         let name = arguments.get(0);
         let given = renamed.find(name);
@@ -66,22 +66,22 @@ impl Request {
         }
     }
 
-    /// Has EXEC reply this error instead of running it.
+    /// Makes EXEC reply this error instead of running the request.
     pub fn refuse(&mut self, text: String) {
         self.refusal = Some(text.into());
     }
 
-    /// The error that is replied instead of running it.
+    /// The error to reply instead of running the request.
     pub fn refusal(&self) -> Option<&str> {
         self.refusal.as_deref()
     }
 
-    /// Whether it has waited for an element, and runs again.
+    /// Whether the request has waited for an element, and runs again.
     pub fn has_waited(&self) -> bool {
         self.has_waited
     }
 
-    /// The place of its command in the table.
+    /// The place of the command in the table.
     pub fn place(&self) -> Option<usize> {
         self.place
     }
@@ -90,12 +90,12 @@ impl Request {
         self.place.is_some_and(|at| catalogue::all()[at].flags & flags != 0)
     }
 
-    /// Whether its command is a transaction of its own, outside of EXEC.
+    /// Whether the command is a transaction by itself, outside of EXEC.
     pub fn is_alone(&self) -> bool {
         self.has_flag(catalogue::ALONE | catalogue::BLOCKS)
     }
 
-    /// Whether its command, or its subcommand, may use more memory.
+    /// Whether the command, or its subcommand, may use more memory.
     #[inline]
     pub fn grows(&self, input: &[u8]) -> bool {
         let Some(command) = self.place.map(|at| &catalogue::all()[at]) else { return false };
@@ -105,12 +105,12 @@ impl Request {
         }
     }
 
-    /// Whether no other thread runs it, however many conflicts it meets.
+    /// Whether no other thread runs the request, however many conflicts occur.
     pub fn stays_on_loop(&self) -> bool {
         self.has_flag(catalogue::ALONE)
     }
 
-    /// Number of its arguments, with the name of the command.
+    /// Number of arguments, with the name of the command.
     pub fn len(&self) -> usize {
         match &self.source {
             Source::Ranges(ranges) => ranges.len(),
@@ -118,12 +118,12 @@ impl Request {
         }
     }
 
-    /// Whether its command takes as many arguments.
+    /// Whether the command takes this number of arguments.
     pub fn has_arity(&self) -> bool {
         self.place.is_some_and(|at| catalogue::all()[at].takes(self.len()))
     }
 
-    /// Its arguments, the name of the command first.
+    /// The arguments, the name of the command first.
     pub fn arguments<'a>(&'a self, input: &'a [u8]) -> SmallVec<[&'a [u8]; 8]> {
         match &self.source {
             Source::Ranges(ranges) => ranges.iter().map(|(from, to)| &input[*from..*to]).collect(),
@@ -131,13 +131,13 @@ impl Request {
         }
     }
 
-    /// Bytes of memory that it takes by itself, about.
+    /// Bytes of memory of the request by itself, about.
     pub fn memory(&self, input: &[u8]) -> usize {
         let argument = |argument: &&[u8]| argument.len() + ARGUMENT_BYTES;
         REQUEST_BYTES + self.arguments(input).iter().map(argument).sum::<usize>()
     }
 
-    /// The same with its arguments at the end of `into`, wherever they are.
+    /// The same request, with its arguments moved to the end of `into`.
     pub fn moved_to(self, into: &mut Vec<u8>, input: &[u8]) -> Request {
         let mut append = |argument: &[u8]| {
             let from = into.len();
@@ -150,7 +150,7 @@ impl Request {
         Request { source: Source::Ranges(ranges), ..self }
     }
 
-    /// The same where the input stands this many bytes behind.
+    /// The same request, for an input that stands this many bytes behind.
     pub fn moved_by(mut self, bytes: usize) -> Request {
         if let Source::Ranges(ranges) = &mut self.source {
             ranges.iter_mut().for_each(|(from, to)| (*from, *to) = (*from + bytes, *to + bytes));
@@ -168,12 +168,12 @@ impl Request {
         Request { source: Source::Owned(owned), ..self }
     }
 
-    /// Its database, if it need not be the client's.
+    /// The database of the request, if not the client's.
     pub fn database(&self) -> Option<u32> {
         self.database
     }
 
-    /// The same in a database, whatever the client's is then.
+    /// The same request in a database, whatever the client's database is then.
     pub fn in_database(self, database: Option<u32>) -> Request {
         Request { database, ..self }
     }

@@ -1,6 +1,6 @@
-//! Conversations without sockets and threads: many clients of a few loops, which run when they are
-//! told to, on a log that is written when it is told to, in the time of the calling thread. It
-//! exists for `hyades-lab torture --clients resp`.
+//! Conversations without sockets and threads: many clients of a few loops, run on request, on a log
+//! written on request, in the time of the calling thread. The module exists for
+//! `hyades-lab torture --clients resp`.
 
 use crate::clients::{Calls, ClientEntry};
 use crate::config::Settings;
@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::task::Waker;
 
-/// What an event loop has.
+/// The state of an event loop.
 struct StageLoop {
     session: Session,
     queue: CommitQueue<(usize, u64)>,
@@ -24,22 +24,22 @@ struct StageLoop {
 struct StageClient {
     conversation: Conversation,
     entry: Arc<ClientEntry>,
-    /// Its loop.
+    /// The loop of the client.
     on: usize,
-    /// Bytes that were sent to it.
+    /// Bytes sent to the client.
     taken: usize,
-    /// Bytes that were written, as far as they were reported.
+    /// Bytes written, as far as reported.
     reported: usize,
 }
 
-/// What a turn of a client has left.
+/// The result of a turn of a client.
 #[derive(Debug, Default)]
 pub struct StageTurn {
-    /// The replies of what has run, whether they may be sent or not.
+    /// The replies to the commands run, sendable or not.
     pub replies: Vec<u8>,
-    /// Marks of transactions that are not acknowledged; see [`SteppedServer::drain`].
+    /// Marks of transactions not yet acknowledged; see [`SteppedServer::drain`].
     pub marks: Vec<u64>,
-    /// It goes on after a pause: the log has no room.
+    /// The client goes on after a pause: the log has no room.
     pub is_paused: bool,
 }
 
@@ -51,11 +51,11 @@ pub struct SteppedServer {
 }
 
 impl SteppedServer {
-    /// Opens a database in `dir` and a server of some loops over it, with settings as they are
-    /// given on a command line.
+    /// Opens a database in `dir` and a server of some loops on top, with settings as on a command
+    /// line.
     ///
     /// # Errors
-    /// Those of opening a database.
+    /// Errors of opening a database.
     ///
     /// # Panics
     /// A setting is wrong.
@@ -89,7 +89,7 @@ impl SteppedServer {
         &self.opened().database
     }
 
-    /// Connects a client to a loop. Returns its number here.
+    /// Connects a client to a loop. Returns the number of the client here.
     pub fn connect(&mut self, on: usize) -> usize {
         let id = self.shared.clients.next_id();
         let addresses = (format!("127.0.0.1:{id}"), "127.0.0.1:6379".to_string());
@@ -113,28 +113,28 @@ impl SteppedServer {
         self.clients[number].as_mut().expect("it is connected")
     }
 
-    /// What CLIENT ID says to it.
+    /// The client's id, as from CLIENT ID.
     pub fn id(&mut self, number: usize) -> u64 {
         self.client(number).entry.id
     }
 
-    /// It sends bytes.
+    /// Sends bytes from the client.
     pub fn feed(&mut self, number: usize, bytes: &[u8]) {
         self.client(number).conversation.feed(bytes);
     }
 
-    /// Whether there is something to run for it.
+    /// Whether the client has requests to run.
     pub fn has_work(&mut self, number: usize) -> bool {
         let conversation = &self.client(number).conversation;
         conversation.has_work() && !conversation.is_full()
     }
 
-    /// Whether it waits for an element.
+    /// Whether the client waits for an element.
     pub fn is_blocked(&mut self, number: usize) -> bool {
         self.client(number).conversation.is_blocked()
     }
 
-    /// Its turn of its loop.
+    /// Runs a turn of the client on its loop.
     pub fn run(&mut self, number: usize) -> StageTurn {
         let client = self.clients[number].as_mut().expect("it is connected");
         let StageLoop { session, queue } = &mut self.loops[client.on];
@@ -158,7 +158,7 @@ impl SteppedServer {
         StageTurn { replies, marks, is_paused: next == Next::Pause }
     }
 
-    /// What may be sent to it, which is sent.
+    /// Takes the sendable replies for the client.
     pub fn output(&mut self, number: usize) -> Vec<u8> {
         let client = self.client(number);
         let mut output = Vec::new();
@@ -175,12 +175,11 @@ impl SteppedServer {
         output
     }
 
-    /// Frees the replies of a loop's transactions that are acknowledged: those of the clients and
-    /// marks returned.
+    /// Frees the replies of acknowledged transactions of a loop: of the returned clients and marks.
     ///
     /// # Errors
-    /// The log has failed: what is parked becomes errors, see [`SteppedServer::output`], and
-    /// nothing more may be run.
+    /// The log has failed: parked replies become errors, see [`SteppedServer::output`], and nothing
+    /// more may be run.
     pub fn drain(&mut self, loop_number: usize) -> Result<Vec<(usize, u64)>, Error> {
         let (clients, mut freed) = (&mut self.clients, Vec::new());
         let result = self.loops[loop_number].queue.drain(|(number, mark)| {
@@ -197,10 +196,10 @@ impl SteppedServer {
         Ok(freed)
     }
 
-    /// Removes keys that have expired, or some blocks of collections that are no value any more.
+    /// Removes expired keys, or some blocks of collections that are no value any more.
     ///
     /// # Errors
-    /// Those of the database.
+    /// Errors of the database.
     pub fn reap(&mut self, garbage: bool) -> Result<(), Error> {
         let Opened { database, tables } = self.opened();
         if garbage {

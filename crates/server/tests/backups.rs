@@ -1,5 +1,4 @@
-//! HYADES.BACKUP and HYADES.LAST over sockets: what they reply, and databases that are opened from
-//! copies.
+//! HYADES.BACKUP and HYADES.LAST over sockets: the replies, and databases opened from copies.
 #![allow(missing_docs, reason = "tests are named by what they promise")]
 
 mod common;
@@ -27,7 +26,7 @@ impl Client {
         self.0.get_mut().write_all(format!("{text}\r\n").as_bytes()).unwrap();
     }
 
-    /// A line, the content of a string, or what an array holds.
+    /// A line, the content of a string, or the elements of an array.
     fn reply(&mut self) -> String {
         let mut line = String::new();
         self.0.read_line(&mut line).unwrap();
@@ -64,7 +63,7 @@ fn a_copy_is_a_database_and_the_original_goes_on() {
     let directory = backups.join("one");
     let begin = format!("directory {} files :", directory.display());
     assert!(said.starts_with(&begin) && said.contains(" bytes :"), "{said}");
-    // What is written meanwhile and afterwards is not in it.
+    // Writes during the backup and afterwards are not in the copy.
     assert_eq!(client.ask("SET a 2"), "+OK");
     let again = client.ask("HYADES.BACKUP one");
     assert!(again.starts_with("-ERR") && again.contains("is not empty"), "{again}");
@@ -72,7 +71,7 @@ fn a_copy_is_a_database_and_the_original_goes_on() {
     for (name, value) in [("one", "1"), ("two", "2")] {
         let copy = start(&backups.join(name), "");
         assert_eq!(Client::of(&copy).ask("GET a"), value);
-        // It is of its own.
+        // The copy is independent.
         assert_eq!(Client::of(&copy).ask("SET a 3"), "+OK");
     }
     assert_eq!(client.ask("GET a"), "2");
@@ -122,12 +121,13 @@ fn the_id_of_the_last_write_rises_and_is_the_connections_own() {
     assert_eq!(client.ask("SET a 1"), "+OK");
     let id = |text: String| text.parse::<TransactionId>().expect("it is an id");
     let first = id(client.ask("HYADES.LAST"));
-    // Neither reads nor others change it.
+    // Neither reads nor other clients change the id.
     assert_eq!(client.ask("GET a"), "1");
     assert_eq!(other.ask("SET a 2"), "+OK");
     assert_eq!(id(client.ask("HYADES.LAST")), first);
     assert!(id(other.ask("HYADES.LAST")).epoch >= first.epoch);
-    // One that is sent behind a write names it, and leaves behind it, however early that is told.
+    // HYADES.LAST behind a write names the write, and is answered once the write is on disk,
+    // however early the write is acknowledged.
     assert_eq!(client.ask("HYADES.DURABILITY none"), "+OK");
     client.say("SET a 3\r\nHYADES.LAST");
     assert_eq!(client.reply(), "+OK");

@@ -1,6 +1,6 @@
-//! COMMAND and COMMAND DOCS here and on `redis-server` 7.0.15, for all commands that are built:
-//! number of arguments, flags, categories, keys and arguments are equal, but for those that are
-//! named here. Ignored, since it needs that program:
+//! COMMAND and COMMAND DOCS here and on `redis-server` 7.0.15, for all commands of this server:
+//! number of arguments, flags, categories, keys and arguments are equal, except for the commands
+//! named here. Ignored, since the test needs `redis-server`:
 //!
 //! `cargo test -p hyades-server --test command_info -- --ignored`
 #![allow(missing_docs, reason = "tests are named by what they promise")]
@@ -14,14 +14,14 @@ use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// Commands of which other things are told. ZRANK and ZREVRANK have WITHSCORE, as in Redis 7.2; of
-/// the others `loading` and `stale` say what is true here.
+/// Commands with different facts. ZRANK and ZREVRANK have WITHSCORE, as in Redis 7.2; for the rest,
+/// the flags `loading` and `stale` are right for this server.
 const OTHER_FACTS: &str = "function|help lolwut memory|help object|help ping replicaof \
     script|help script|load slaveof unwatch wait watch xgroup|help xinfo|help zrank zrevrank";
 
-/// Commands with other arguments: more of them are told, or groups of one are left out. SET has
-/// comparisons, as in Redis 8.4, and HSCAN NOVALUES, as in 7.4; members and sources may be missing,
-/// as in Redis 7.2. Of REPLICAOF the host and the port are told.
+/// Commands with different arguments: more arguments are listed, or groups of a single argument are
+/// left out. SET has comparisons, as in Redis 8.4, and HSCAN NOVALUES, as in 7.4; members and
+/// sources may be missing, as in Redis 7.2. For REPLICAOF the host and the port are listed.
 const OTHER_ARGUMENTS: &str = "client|kill client|list command|getkeys command|getkeysandflags \
     config|get debug geohash geopos hscan migrate pfmerge psubscribe replicaof set slaveof zrank \
     zrevrank";
@@ -79,7 +79,7 @@ impl Said {
         self.array().chunks(2).find(|pair| pair[0].text() == name).map(|pair| &pair[1])
     }
 
-    /// All of it as text.
+    /// The whole value as text.
     fn flat(&self) -> String {
         match self {
             Said::Text(text) => text.clone(),
@@ -95,7 +95,7 @@ fn ask(stream: &TcpStream, line: &str) -> Said {
     Said::read(&mut BufReader::new(stream.try_clone().unwrap()))
 }
 
-/// What COMMAND tells of each command and subcommand, but for tips and notes.
+/// The facts of COMMAND about each command and subcommand, without tips and notes.
 fn facts(stream: &TcpStream) -> BTreeMap<String, String> {
     fn add(entry: &Said, all: &mut BTreeMap<String, String>) {
         let [name, arity, flags, first, last, step, categories, _, specs, subcommands] =
@@ -120,7 +120,7 @@ fn facts(stream: &TcpStream) -> BTreeMap<String, String> {
     all
 }
 
-/// The arguments that COMMAND DOCS tells of each command and subcommand, with its version.
+/// The arguments in COMMAND DOCS of each command and subcommand, with the version.
 fn arguments(stream: &TcpStream) -> BTreeMap<String, String> {
     fn shown(argument: &Said) -> String {
         let field = |name| argument.field(name).map(Said::flat).unwrap_or_default();
@@ -172,7 +172,7 @@ fn original(dir: &std::path::Path) -> (Original, TcpStream) {
     panic!("redis-server does not listen");
 }
 
-/// Those that are told there as well, and of which other things are told here, are these.
+/// Checks that the commands known to both servers, with different facts, are the declared commands.
 fn compare(ours: &BTreeMap<String, String>, theirs: &BTreeMap<String, String>, declared: &str) {
     let both = ours.iter().filter_map(|(name, a)| Some((name.as_str(), a, theirs.get(name)?)));
     let differs: Vec<_> = both.clone().filter(|(_, a, b)| a != b).collect();

@@ -1,5 +1,5 @@
-//! DEBUG over sockets: while it sleeps no client of any event loop is served; while it fills a
-//! database all are. And a database that loads as slowly as a test wants it.
+//! DEBUG over sockets: during a sleep no client of any event loop is served; during a fill of a
+//! database all clients are. And a database with a loading time set by the test.
 #![allow(missing_docs, reason = "tests are named by what they promise")]
 
 mod common;
@@ -24,7 +24,7 @@ fn ask(stream: &mut BufReader<TcpStream>, line: &str) -> String {
     reply.trim_end().to_string()
 }
 
-/// Says a line whose reply is a string.
+/// Sends a line with a string as the reply.
 fn ask_for_text(stream: &mut BufReader<TcpStream>, line: &str) -> String {
     let length = ask(stream, line);
     let bytes: usize = length.trim_start_matches('$').parse().unwrap();
@@ -33,8 +33,8 @@ fn ask_for_text(stream: &mut BufReader<TcpStream>, line: &str) -> String {
     String::from_utf8(text).unwrap()
 }
 
-/// A client that says a line again and again until it is told to end. Returns the longest time that
-/// it has waited for a reply, and the number of replies.
+/// A client that sends a line again and again until told to end. Returns the longest wait for a
+/// reply, and the number of replies.
 fn keep_asking(
     served: &Served,
     line: &'static str,
@@ -56,8 +56,7 @@ fn keep_asking(
     })
 }
 
-/// While the server sleeps for two seconds: the longest that each of six clients has waited, and of
-/// these the shortest.
+/// While the server sleeps for two seconds: the shortest of the longest waits of six clients.
 fn shortest_wait_beside_a_sleep(served: &Served) -> Duration {
     let ends = Arc::new(AtomicBool::new(false));
     let clients: Vec<_> = (0..6).map(|_| keep_asking(served, "PING", &ends)).collect();
@@ -75,7 +74,7 @@ fn shortest_wait_beside_a_sleep(served: &Served) -> Duration {
 fn a_sleep_holds_up_the_clients_of_all_loops() {
     let dir = tempfile::tempdir().unwrap();
     let served = Served::start(dir.path(), "--loops 3 --enable-debug-command yes");
-    // A client whose thread does not run has nothing to wait for: then it is tried again.
+    // A client with a stopped thread has nothing to wait for: then the test tries again.
     let holds_up = |_| {
         let waited = shortest_wait_beside_a_sleep(&served);
         eprintln!("each client has waited {waited:?} at least once");
@@ -84,12 +83,12 @@ fn a_sleep_holds_up_the_clients_of_all_loops() {
     assert!((0..5).any(holds_up), "a client is served while the server sleeps");
 }
 
-/// What it says meanwhile is not heard before the end.
+/// Commands sent meanwhile are not read before the end.
 #[test]
 fn a_client_is_not_idle_while_the_server_sleeps() {
     let dir = tempfile::tempdir().unwrap();
     let served = Served::start(dir.path(), "--loops 2 --enable-debug-command yes --timeout 2");
-    // If this thread is held up they are idle before the sleep: then it is tried again.
+    // If this thread is delayed, the clients are idle before the sleep: then the test tries again.
     let speaks_in_time = |_| {
         let began = Instant::now();
         let mut sleeper = BufReader::new(served.connect(PATIENCE));
@@ -118,7 +117,7 @@ fn a_stop_ends_a_sleep() {
     loop {
         other.get_mut().write_all(b"PING\r\n").unwrap();
         let mut line = String::new();
-        // It has begun once there is no reply.
+        // The command has begun once there is no reply.
         if other.read_line(&mut line).is_err() {
             break;
         }
@@ -146,7 +145,7 @@ fn clients_go_on_while_a_database_is_filled() {
     let (_, replies) = writer.join().unwrap();
     assert!(replies > 0);
     drop(served);
-    // What was answered is on disk.
+    // Acknowledged writes are on disk.
     let served = Served::start(dir.path(), flags);
     let mut client = BufReader::new(served.connect(PATIENCE));
     assert_eq!(ask(&mut client, "DBSIZE"), ":50001");
@@ -154,7 +153,7 @@ fn clients_go_on_while_a_database_is_filled() {
     assert_eq!(text.trim_end_matches("\r\n"), format!("{:\0<100}", "value:49999"));
 }
 
-/// Starts a server that loads its database for this many microseconds for each key.
+/// Starts a server with a loading time of this many microseconds for each key.
 fn start_slowly(dir: &Path, delay: &str) -> (Server, BufReader<TcpStream>) {
     let dir = dir.to_str().unwrap();
     let own = ["--port", "0", "--bind", "127.0.0.1", "--streams", "2", "--dir", dir];

@@ -1,13 +1,13 @@
-//! The same random commands here and on `redis-server`: the replies are equal, but for those whose
-//! order Redis leaves open, which of two errors two commands tell, and a score of -0, which is 0
+//! The same random commands here and on `redis-server`: the replies are equal, except for orders
+//! left open by Redis, the choice between two errors in two commands, and a score of -0, which is 0
 //! here.
-//! Ignored, since it needs that program:
+//! Ignored, since the test needs `redis-server`:
 //!
 //! `HYADES_COMMANDS=1000000 HYADES_SEED=1 cargo test -p hyades-server --test differential --
 //! --ignored`
 //!
 //! With `HYADES_MEMBERS=400` collections have up to 400 members, and lie in several blocks. In the
-//! second half of the commands none is packed, whatever it holds.
+//! second half of the commands no collection is packed.
 #![allow(missing_docs, reason = "tests are named by what they promise")]
 
 mod beside;
@@ -15,11 +15,11 @@ mod stream_commands;
 
 use beside::{Client, Pair, Said, number};
 
-/// Commands. In braces: s l t h z a key that mostly holds that type; y a sorted set whose scores
-/// are equal (only there a range of members is defined); g a sorted set of places, q one of
-/// distances; v a value, m a member or a field, n a small number, i any integer, c a score, b a
-/// bound of scores, x a bound of members, o a bit's offset, d e a longitude and a latitude, r u a
-/// distance and its unit.
+/// Commands. In braces: s l t h z a key that mostly holds the type of the letter; y a sorted set
+/// with equal scores (only there a range of members is defined); g a sorted set of places, q a
+/// sorted set of distances; v a value, m a member or a field, n a small number, i any integer, c a
+/// score, b a bound of scores, x a bound of members, o a bit's offset, d e a longitude and a
+/// latitude, r u a distance and its unit.
 const TEMPLATES: &str = "\
     SET {s} {v}|SET {s} {v} NX|SET {s} {v} XX GET|GET {s}|GETSET {s} {v}|GETDEL {s}|\
     APPEND {s} {v}|STRLEN {s}|GETRANGE {s} {n} {n}|SETRANGE {s} {n} {v}|INCR {s}|INCRBY {s} {i}|\
@@ -79,11 +79,11 @@ const TEMPLATES: &str = "\
     GEOSEARCHSTORE {q} {g} FROMMEMBER {m} BYBOX {r} {r} {u} STOREDIST|\
     ZRANGE {q} 0 -1|SET {s} {v} XX KEEPTTL";
 
-/// Has this server pack no collection of more than one element.
+/// Makes this server pack no collection of more than one element.
 const IN_BLOCKS: &str = "CONFIG SET hash-max-listpack-entries 0 set-max-intset-entries 0 \
     zset-max-listpack-entries 0 list-max-listpack-size 1 stream-node-max-entries 1";
 
-/// Those whose order Redis leaves open.
+/// Commands with an order left open by Redis.
 const UNORDERED: &[&str] = &["SMEMBERS", "SUNION", "SINTER", "SDIFF", "HKEYS", "HVALS", "HGETALL"];
 
 fn pick<'a, T: ?Sized>(rng: &mut fastrand::Rng, choices: &[&'a T]) -> &'a T {
@@ -167,10 +167,10 @@ fn command(rng: &mut fastrand::Rng, templates: &[&str], members: u32) -> Vec<Str
     pick(rng, templates).split_whitespace().map(|text| word(rng, text)).collect()
 }
 
-/// Runs a command that is its arguments.
+/// Runs the command in its arguments.
 const SCRIPT: [&str; 3] = ["EVAL", "return redis.call(unpack(ARGV))", "0"];
 
-/// A command, of ten one in a script.
+/// A command, in a script in a tenth of all cases.
 fn perhaps_in_script(rng: &mut fastrand::Rng, words: Vec<String>) -> Vec<String> {
     match rng.u8(..10) {
         0 => SCRIPT.map(str::to_string).into_iter().chain(words).collect(),
@@ -178,13 +178,12 @@ fn perhaps_in_script(rng: &mut fastrand::Rng, words: Vec<String>) -> Vec<String>
     }
 }
 
-/// The command that is asked for, or that the script runs.
+/// The command itself, or the command that the script runs.
 fn without_script(words: &[String]) -> &[String] {
     if words[0] == SCRIPT[0] { &words[SCRIPT.len()..] } else { words }
 }
 
-/// A command, with the question for the type of its key in front if the order of the reply depends
-/// on that.
+/// A command, behind a TYPE of its key if the order of the reply depends on the type.
 fn asked(words: Vec<String>) -> Vec<Vec<String>> {
     match is_unsorted(&words) {
         true => vec![vec!["TYPE".to_string(), without_script(&words)[1].clone()], words],
@@ -192,18 +191,18 @@ fn asked(words: Vec<String>) -> Vec<Vec<String>> {
     }
 }
 
-/// `kind`: what TYPE replied for its key just before, if it was asked.
+/// `kind`: the reply to TYPE for the command's key just before, if sent.
 fn is_unordered(words: &[String], kind: &Said) -> bool {
     let is_of_set = is_unsorted(words) && *kind == Said::Line("+set".to_string());
     UNORDERED.contains(&words[0].as_str()) || is_of_set
 }
 
-/// The order of its reply is that of the value, which a set has not.
+/// Whether the order of the reply is the order of the value; a set has no order.
 fn is_unsorted(words: &[String]) -> bool {
     words.iter().any(|word| word == "nosort")
 }
 
-/// What the reply to a command is compared as.
+/// The comparable form of the reply to a command.
 fn comparable(words: &[String], kind: &Said, said: Said) -> Said {
     match said {
         Said::Array(Some(mut all)) if is_unordered(words, kind) => {
@@ -223,7 +222,7 @@ fn comparable(words: &[String], kind: &Said, said: Said) -> Said {
         Said::Array(Some(all)) => Said::Array(Some(
             all.into_iter().map(|element| comparable(words, kind, element)).collect(),
         )),
-        // From Redis 7.2 on there is a consumer once it is named, as here.
+        // From Redis 7.2 on a consumer exists once named, as here.
         Said::Line(line) if stream_commands::is_new_consumer(words) && line.starts_with(':') => {
             Said::Line(":".to_string())
         }
@@ -235,8 +234,8 @@ fn comparable(words: &[String], kind: &Said, said: Said) -> Said {
     }
 }
 
-/// Commands of which an argument may be wrong and the type of a key as well: Redis tells of the
-/// key, and this server of the argument.
+/// Commands with a possible fault in an argument and in the type of a key at once: Redis reports
+/// the key, and this server the argument.
 const TWO_ERRORS: &[&str] = &["ZINTERCARD", "ZUNION"];
 
 fn is_one_of_two_errors(words: &[String], ours: &Said, theirs: &Said) -> bool {
@@ -337,14 +336,14 @@ fn fill(client: &mut Client, kind: &str, count: usize, length: usize) {
     }
 }
 
-/// What XINFO tells of the groups of a stream, and the owners of what is pending.
+/// The reply of XINFO about the groups of a stream, and the owners of pending entries.
 fn groups(client: &mut Client, key: &str) -> Said {
     let words = ["XINFO", "GROUPS", key].map(str::to_string);
     let groups = comparable(&words, &Said::Array(None), client.ask_text(&words.join(" ")));
     Said::Array(Some(vec![groups, client.ask_text(&format!("XPENDING {key} all"))]))
 }
 
-/// The value of a key, in an order of its own.
+/// The value of a key, in a fixed order.
 fn content(client: &mut Client, kind: &str, key: &str) -> Said {
     let command = match kind {
         "string" => "GET",
@@ -372,7 +371,8 @@ fn dumped(client: &mut Client, key: &str) -> Vec<u8> {
     }
 }
 
-/// What DUMP says here is restored there, which looks through all of it, and the other way round.
+/// A payload of DUMP here is restored there, where Redis checks the whole payload, and the other
+/// way round.
 #[test]
 #[ignore = "needs redis-server"]
 fn values_move_to_redis_and_back() {

@@ -1,6 +1,6 @@
 //! The same random commands on HyperLogLogs here and on `redis-server`: the replies are equal, and
 //! so is each byte of the strings, sparse or dense, with the estimate in their heads. Ignored,
-//! since it needs that program:
+//! since the test needs `redis-server`:
 //!
 //! `HYADES_COMMANDS=200000 HYADES_SEED=1 cargo test -p hyades-server --test differential_sketches
 //! -- --ignored`
@@ -23,7 +23,8 @@ fn command(rng: &mut fastrand::Rng) -> Vec<String> {
         34 | 35 => ("PFDEBUG DECODE", 1),
         36 => ("PFDEBUG ENCODING", 1),
         37 => ("DEL", 1),
-        // A byte of the head, or of the registers, is another one: mostly no string of them.
+        // A byte of the head, or of the registers, is replaced: mostly the string is no sketch any
+        // more.
         38 if rng.u8(..8) == 0 => ("SETRANGE", 1),
         _ => ("STRLEN", 1),
     };
@@ -31,7 +32,7 @@ fn command(rng: &mut fastrand::Rng) -> Vec<String> {
     words.extend((0..keys).map(|_| key(rng)));
     match name {
         "PFADD" => {
-            // Few elements, so that they are sparse for long, or many.
+            // Few elements, so that the sketches stay sparse for long, or many.
             let (most, range) = if rng.bool() { (4, 300) } else { (400, 100_000_000) };
             let count = rng.u32(..most);
             words.extend((0..count).map(|_| format!("e{}", rng.u32(..range))));

@@ -1,5 +1,5 @@
-//! Fields of hashes that expire while clients of several event loops use them, and are removed by
-//! the server's own thread.
+//! Fields of hashes that expire while clients of several event loops use the fields, and are
+//! removed by the server's own thread.
 #![allow(missing_docs, reason = "tests are named by what they promise")]
 
 use hyades_server::{Server, Settings};
@@ -30,7 +30,7 @@ impl Client {
         Client(BufReader::new(stream))
     }
 
-    /// The reply to a line, with a blank behind each of its lines.
+    /// The reply to a line, with a blank behind each line of the reply.
     fn ask(&mut self, line: &str) -> String {
         self.0.get_mut().write_all(format!("{line}\r\n").as_bytes()).unwrap();
         self.read()
@@ -69,9 +69,9 @@ fn wait_for(client: &mut Client, line: &str, expected: &str) {
     }
 }
 
-/// Clients set, take and prolong fields of the same two hashes, one packed and one in blocks, whose
-/// times come after a few milliseconds. HLEN, HKEYS and HGETALL of a transaction agree throughout.
-/// When all times have come nothing is left, though no client has touched it.
+/// Clients set, take and prolong fields of the same two hashes, one packed, one in blocks, with an
+/// expiry after a few milliseconds. HLEN, HKEYS and HGETALL of a transaction agree throughout.
+/// After all times nothing is left, though no client has read or written the fields.
 #[test]
 fn a_hash_that_many_clients_use_loses_its_fields_and_then_its_key() {
     let dir = tempfile::tempdir().unwrap();
@@ -121,8 +121,8 @@ fn a_hash_that_many_clients_use_loses_its_fields_and_then_its_key() {
     stop(server);
 }
 
-/// What expires while no server runs is gone when one does, and is removed; what expires later has
-/// its time still, and its timer.
+/// Fields that expire while no server runs are gone after the start, and are removed; later
+/// expiries keep their times, and their timers.
 #[test]
 fn a_start_removes_the_fields_whose_times_have_come() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! The pages of a whole server: their numbers are those of INFO, and they cost an idle server
-//! nothing. One test, so that the process has one server whose threads can be told.
+//! The pages of a whole server: the numbers are equal to INFO, and the pages cost an idle server
+//! nothing. A single test, so that the threads of the process belong to a single server.
 #![allow(missing_docs, reason = "tests are named by what they promise")]
 
 use hyades_server::{Server, Settings};
@@ -8,8 +8,8 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-/// Numbers that differ from one moment to the next, or by what asks for them: the databases are
-/// read in a transaction.
+/// Numbers that differ from moment to moment, or by the request itself: the databases are read in a
+/// transaction.
 const MOVING: &[&str] = &[
     "allocator_active",
     "allocator_allocated",
@@ -58,7 +58,7 @@ fn get(address: SocketAddr, path: &str) -> String {
     answer.split_once("\r\n\r\n").expect("a head and a body").1.to_string()
 }
 
-/// The reply to a command whose reply is a bulk string.
+/// The bulk string in the reply to a command.
 fn bulk(client: &mut BufReader<TcpStream>, command: &str) -> String {
     client.get_mut().write_all(format!("{command}\r\n").as_bytes()).unwrap();
     let mut length = String::new();
@@ -91,7 +91,7 @@ fn sleeps() -> u64 {
     found.expect("Linux counts them").trim().parse().unwrap()
 }
 
-/// A server whose port for the pages is free.
+/// A server with a free port for the pages.
 fn start(dir: &str) -> Server {
     for _ in 0..20 {
         let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -106,8 +106,8 @@ fn start(dir: &str) -> Server {
     panic!("no port is free");
 }
 
-/// INFO, and a status of the same moment: INFO was the same behind it as before, but for what
-/// moves. The log may still be being written.
+/// INFO, and a status of the same moment: INFO was equal before and after the status, except for
+/// moving numbers. The log may still be being written.
 fn at_one_moment(client: &mut BufReader<TcpStream>, address: SocketAddr) -> (String, Value) {
     let still = |info: &str| -> Vec<String> {
         let moves = |line: &&str| MOVING.contains(&line.split(':').next().unwrap_or(""));
@@ -140,7 +140,7 @@ fn numbers_are_those_of_info_and_an_idle_server_sleeps() {
         line(&mut client, command);
     }
     assert_eq!(line(&mut client, "SET c 3"), "+OK");
-    // A write that is on disk before its reply is written has not waited: another one has.
+    // A write on disk before its reply is written has not waited: the test waits for another write.
     let waited = |info: &str| !info.contains("\r\nacknowledgements:0\r\n");
     let began = Instant::now();
     while !waited(&bulk(&mut client, "INFO hyades")) {
@@ -177,9 +177,9 @@ fn numbers_are_those_of_info_and_an_idle_server_sleeps() {
         std::thread::sleep(Duration::from_millis(600));
         sleeps() == before
     };
-    // What follows from the last request comes later on a busy machine.
+    // Effects of the last request may come later on a busy machine.
     assert!((0..5).any(is_quiet), "the thread of the pages wakes up");
-    // A taken port is a clear error.
+    // A port in use is a clear error.
     let taken = address.port().to_string();
     let other = tempfile::tempdir().unwrap();
     let arguments =

@@ -1,5 +1,5 @@
-//! A transaction of very many commands, and other clients meanwhile: an event loop takes up what it
-//! is sent, runs none of it, and frees it, piece by piece.
+//! A transaction of very many commands, and other clients meanwhile: an event loop reads the
+//! commands, runs none, and frees the commands, piece by piece.
 #![allow(missing_docs, reason = "tests are named by what they promise")]
 
 mod common;
@@ -12,18 +12,18 @@ use std::time::{Duration, Instant};
 /// Commands of a transaction.
 const COMMANDS: usize = 200_000;
 
-/// The longest that another client may wait: of several attempts, the best one, since a busy
-/// machine delays a thread as long.
+/// The longest wait of another client, in the best of several attempts, since a busy machine delays
+/// a thread as long.
 const BOUND: Duration = Duration::from_millis(100);
 const ATTEMPTS: usize = 10;
 
-/// What a client sends, and the bytes of the replies.
+/// The requests of a client, and the bytes of the replies.
 struct Sent {
     requests: Vec<u8>,
     replies: usize,
 }
 
-/// A transaction of all these commands, and its end.
+/// A transaction of all the commands, and its end.
 fn transaction(command: impl Fn(usize) -> String, end: &str, replies: usize) -> Sent {
     let mut requests = b"MULTI\r\n".to_vec();
     for number in 0..COMMANDS {
@@ -53,7 +53,7 @@ fn run(stream: &TcpStream, sent: &Sent) {
     });
 }
 
-/// The longest that a client of the same loop waits for a reply while another one runs this.
+/// The longest wait of a client of the same loop for a reply while another client runs `sent`.
 fn longest_wait(served: &Served, sent: &Sent) -> Duration {
     let stream = served.connect(Duration::from_secs(100));
     let mut other = BufReader::new(served.connect(Duration::from_secs(100)));

@@ -1,4 +1,4 @@
-//! A string of the greatest length that the settings allow, 512 MiB, and one byte more.
+//! A string of the greatest length in the settings, 512 MiB, and a string longer by a byte.
 //!
 //! `cargo test --release -p hyades-server --test longest_string -- --ignored --nocapture`
 #![allow(missing_docs, reason = "tests are named by what they promise")]
@@ -49,7 +49,7 @@ impl Client {
         line
     }
 
-    /// Asks for a string and compares it.
+    /// Reads a string with a command and compares the string.
     fn expect(&mut self, words: &[&[u8]], expected: &[u8]) {
         assert_eq!(self.ask(words), format!("${}", expected.len()));
         let (mut piece, mut at) = (vec![0; 1 << 20], 0);
@@ -63,7 +63,7 @@ impl Client {
     }
 }
 
-/// The most that the process had in memory, in MiB: that of this test is in it.
+/// The peak of the process's memory, in MiB, with the memory of the test.
 fn peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
@@ -113,7 +113,7 @@ fn a_string_of_512_mib_is_stored_copied_and_recovered() {
         assert_eq!(client.ask(&[b"SETRANGE", b"c", b"0", &value]), format!(":{LONGEST}"));
         assert_eq!(client.ask(&[b"SETRANGE", b"c", b"0", &value]), format!(":{LONGEST}"));
         assert_eq!(client.ask(&[b"DEL", b"c"]), ":1");
-        // One byte more is no request, and the connection cannot go on.
+        // A byte more is no request, and the connection cannot go on.
         client.0.get_mut().write_all(b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$536870913\r\n").unwrap();
         assert_eq!(client.line(), "-ERR Protocol error: invalid bulk length");
     }
@@ -125,7 +125,8 @@ fn a_string_of_512_mib_is_stored_copied_and_recovered() {
     client.expect(&[b"GET", b"b"], b"short");
     assert_eq!(client.ask(&[b"BITCOUNT", b"a"])[..1], *":");
     assert_eq!(client.ask(&[b"BITPOS", b"a", b"0"])[..1], *":");
-    // To another database of its own. With what is around it, it is longer than an argument.
+    // To another database of the same server. The payload with its frame is longer than an
+    // argument.
     let port = client.0.get_ref().peer_addr().unwrap().port().to_string();
     let migrate: [&[u8]; 6] = [b"MIGRATE", b"127.0.0.1", port.as_bytes(), b"a", b"1", b"60000"];
     let refused = "-IOERR error or timeout writing to target instance";

@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-/// Longest that a reply is waited for.
+/// Longest wait for a reply.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 struct Client(BufReader<TcpStream>);
@@ -53,14 +53,14 @@ fn port(served: &Served) -> u16 {
     served.connect(PATIENCE).peer_addr().unwrap().port()
 }
 
-/// Two servers, in directories of their own.
+/// Two servers, in separate directories.
 fn two() -> ([tempfile::TempDir; 2], [Served; 2]) {
     let dirs = [(); 2].map(|()| tempfile::tempdir().unwrap());
     let servers = dirs.each_ref().map(|dir| Served::start(dir.path(), "--loops 1"));
     (dirs, servers)
 }
 
-/// Values of all types, packed and in blocks or chunks, arrive as they were.
+/// Values of all types, packed and in blocks or chunks, arrive unchanged.
 #[test]
 fn values_of_all_types_arrive() {
     let (_dirs, [first, second]) = two();
@@ -86,7 +86,7 @@ fn values_of_all_types_arrive() {
         }
         let sorted = |text: String| {
             let mut words: Vec<String> = text.split(' ').map(str::to_string).collect();
-            // The order of a large hash is that of its server.
+            // A large hash has the order of its server.
             words.sort();
             words
         };
@@ -100,12 +100,12 @@ fn values_of_all_types_arrive() {
     }
 }
 
-/// A value of many times what sockets hold, and back.
+/// A value many times larger than the buffers of sockets, and back.
 #[test]
 fn a_long_string_arrives_and_comes_back() {
     let (_dirs, [first, second]) = two();
     let (mut here, mut there) = (Client::of(&first), Client::of(&second));
-    // What does not compress.
+    // Text that does not compress.
     let (mut seed, mut text) = (1u64, String::new());
     while text.len() < 20 << 20 {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -123,7 +123,7 @@ fn a_long_string_arrives_and_comes_back() {
     assert!(here.ask("GET s") == text);
 }
 
-/// A server may be its own target: what was restored in the place of a key is not removed.
+/// A server may be its own target: the key restored in the place of the source is not removed.
 #[test]
 fn a_server_that_is_its_own_target_keeps_the_key() {
     let dir = tempfile::tempdir().unwrap();
@@ -142,7 +142,7 @@ fn a_server_that_is_its_own_target_keeps_the_key() {
     }
     assert_eq!(client.ask(&format!("{target} h 0 60000 REPLACE")), written);
     assert_eq!(client.ask("HLEN h"), ":600");
-    // Into another database it is a move.
+    // Into another database MIGRATE is a move.
     assert_eq!(client.ask(&format!("{target} a 5 60000")), "+OK");
     assert_eq!(client.ask("EXISTS a"), ":0");
     assert_eq!(client.ask("SELECT 5"), "+OK");
@@ -172,7 +172,7 @@ fn a_silent_target_holds_up_neither_clients_nor_the_stop() {
     assert_eq!(Client::of(&served).ask("GET a"), "1");
 }
 
-/// A connection that is not used is closed after ten seconds, and no thread looks for that before.
+/// An unused connection is closed after ten seconds, and no thread checks the time before.
 #[test]
 fn a_kept_connection_is_closed_after_a_while() {
     let (_dirs, [first, second]) = two();
@@ -180,12 +180,12 @@ fn a_kept_connection_is_closed_after_a_while() {
     assert_eq!(here.ask("MSET a 1 b 2"), "+OK");
     let target = format!("MIGRATE 127.0.0.1 {}", port(&second));
     assert_eq!(here.ask(&format!("{target} a 0 60000")), "+OK");
-    // It is used last behind this.
+    // The last use of the connection follows.
     let began = Instant::now();
     assert_eq!(here.ask(&format!("{target} b 0 60000")), "+OK");
     let clients = |there: &mut Client| there.ask("CLIENT LIST").matches("id=").count();
     assert!(here.ask("INFO stats").contains("migrate_cached_sockets:1"));
-    // Its own client, and the kept one.
+    // The test's own client, and the kept connection.
     while clients(&mut there) != 2 {
         assert!(began.elapsed() < Duration::from_secs(30), "it is not kept");
     }

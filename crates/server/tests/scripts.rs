@@ -1,5 +1,5 @@
-//! Scripts over sockets: hostile ones are contained, any can be killed, and those that were loaded
-//! are there after a restart.
+//! Scripts over sockets: hostile scripts are contained, any script can be killed, and loaded
+//! scripts are there after a restart.
 #![allow(missing_docs, reason = "tests are named by what they promise")]
 
 mod common;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(100);
 
-/// A request of these words.
+/// A request with these words.
 fn request(words: &[&str]) -> Vec<u8> {
     let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
     for word in words {
@@ -76,8 +76,8 @@ const HOSTILE: &[&str] = &[
     "local t = {1} for i = 1, 14 do t = {t, t, t, t, t, t, t, t} end return cmsgpack.pack(t)",
 ];
 
-/// Each hostile script ends with an error, what it has done is undone or bounded, and another
-/// client goes on meanwhile.
+/// Each hostile script ends with an error, its effects are undone or bounded, and another client
+/// goes on meanwhile.
 #[test]
 fn hostile_scripts_are_contained() {
     let dir = tempfile::tempdir_in("/dev/shm").unwrap();
@@ -109,7 +109,7 @@ fn hostile_scripts_are_contained() {
         assert!(replies > 100, "another client got {replies} replies");
         assert!(longest < Duration::from_secs(5), "another client waited {longest:?}");
     });
-    // The sandbox is what it was, and what ran too long has left nothing.
+    // The sandbox is unchanged, and scripts that ran too long have left nothing.
     let mut stream = served.connect(PATIENCE);
     let script = "return {type(redis.call), ('x'):rep(3), tostring(_G.string.rep ~= nil)}";
     let reply = ask(&mut stream, &["EVAL", script, "0"]);
@@ -117,7 +117,7 @@ fn hostile_scripts_are_contained() {
     assert_eq!(ask(&mut stream, &["EXISTS", "k", "big"]), ":0\r\n");
 }
 
-/// What a script leaves behind does not fail the next one: its garbage is collected.
+/// The remains of a script do not fail the next script: the garbage is collected.
 #[test]
 fn the_collector_goes_on_behind_an_error_of_loadstring() {
     let dir = tempfile::tempdir_in("/dev/shm").unwrap();
@@ -170,7 +170,7 @@ fn loaded_scripts_are_there_after_a_restart() {
 }
 
 /// Transfers by scripts between few accounts, from many clients: each is a transaction, so the sum
-/// stays, also while they meet conflicts.
+/// stays, also under conflicts.
 #[test]
 fn scripts_on_the_same_keys_are_serializable() {
     const CLIENTS: usize = 8;

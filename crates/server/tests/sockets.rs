@@ -1,4 +1,4 @@
-//! Clients of a server over sockets: what they send at once, and how they end.
+//! Clients of a server over sockets: several commands sent at once, and the end of clients.
 #![allow(missing_docs, reason = "tests are named by what they promise")]
 
 use hyades_server::{Server, Settings};
@@ -67,7 +67,7 @@ fn all_that_was_sent_before_the_end_is_answered() {
     assert_eq!(text.lines().filter(|line| line.starts_with('$')).count(), PAIRS);
 }
 
-/// A client that hangs up during CLIENT PAUSE leaves no command to run after it.
+/// A client that hangs up during CLIENT PAUSE leaves no command to run after the pause.
 #[test]
 fn what_waits_for_the_end_of_a_pause_goes_with_its_client() {
     let served = Served::new();
@@ -77,11 +77,11 @@ fn what_waits_for_the_end_of_a_pause_goes_with_its_client() {
         let mut gone = served.connect();
         gone.write_all(b"INCR n\r\n").unwrap();
     }
-    // Of some of these, what was sent and the end are read at once.
+    // Of some clients, the command and the end are read at once.
     for _ in 0..100 {
         served.connect().write_all(b"INCR n\r\n").unwrap();
     }
-    // They are taken up in their order: all of them were, once this one has a reply.
+    // The server accepts clients in order: once the last client has a reply, all were accepted.
     let mut last = BufReader::new(served.connect());
     assert_eq!(ask(&mut last, "PING"), "+PONG");
     drop(last);
@@ -125,7 +125,7 @@ fn a_busy_client_can_be_killed() {
     reader.join().unwrap();
 }
 
-/// The thread that works for long for one client keeps neither the others' work, nor the stop.
+/// The thread with long work for a client delays neither the work of other clients, nor the stop.
 #[test]
 fn a_slow_job_holds_up_neither_quick_ones_nor_the_stop() {
     let served = Served::new();
@@ -138,7 +138,7 @@ fn a_slow_job_holds_up_neither_quick_ones_nor_the_stop() {
     let mut line = String::new();
     quick.read_line(&mut line).unwrap();
     assert_eq!(line, "*0\r\n");
-    // The slow job was given to its thread; it begins soon after.
+    // The slow job was given to its thread; the job begins soon after.
     while !line.contains("cmd=debug") {
         quick.get_mut().write_all(b"CLIENT LIST\r\n").unwrap();
         line.clear();
@@ -158,7 +158,7 @@ fn a_slow_job_holds_up_neither_quick_ones_nor_the_stop() {
     }
     let began = Instant::now();
     drop(served);
-    // What was begun is answered; what was not has no effect, and no reply.
+    // Jobs already begun are answered; the rest have no effect, and no reply.
     let mut said = String::new();
     slow.read_to_string(&mut said).unwrap();
     let keys = said.strip_prefix("+OK\r\n-ERR DEBUG POPULATE has ended before key ");
@@ -167,7 +167,7 @@ fn a_slow_job_holds_up_neither_quick_ones_nor_the_stop() {
     assert!(began.elapsed() < Duration::from_secs(30), "the stop waits for a job");
 }
 
-/// Says lines, and reads one line of reply for each.
+/// Sends lines, and reads a line of reply for each.
 fn ask(stream: &mut BufReader<TcpStream>, line: &str) -> String {
     stream.get_mut().write_all(format!("{line}\r\n").as_bytes()).unwrap();
     let mut reply = String::new();
@@ -175,7 +175,7 @@ fn ask(stream: &mut BufReader<TcpStream>, line: &str) -> String {
     reply.trim_end().to_string()
 }
 
-/// A client that waits for something says nothing either, and stays.
+/// A client that waits for an element or a message sends nothing either, and stays.
 #[test]
 fn a_client_that_says_nothing_is_disconnected() {
     let served = Served::new();
@@ -191,7 +191,7 @@ fn a_client_that_says_nothing_is_disconnected() {
     let mut rest = String::new();
     assert_eq!(idle.read_to_string(&mut rest).unwrap(), 0, "{rest}");
     assert!(began.elapsed() < Duration::from_secs(20));
-    // One that says nothing for a second is disconnected as well, and comes again.
+    // A client silent for a second is disconnected as well, and connects again.
     let admin = (0..20).find_map(|_| {
         let mut admin = BufReader::new(served.connect());
         admin.get_mut().write_all(b"CONFIG SET timeout 0\r\n").ok()?;
@@ -208,7 +208,7 @@ fn a_client_that_says_nothing_is_disconnected() {
     assert_eq!(ask(&mut admin, "PING"), "+PONG", "there is no timeout any more");
 }
 
-/// A reply that its client does not read is kept up to the limit, for its time.
+/// A reply unread by its client is kept up to the limit, for the time of the limit.
 #[test]
 fn a_client_that_does_not_read_is_disconnected() {
     for limit in ["normal 8mb 0 0", "normal 0 4mb 1"] {
@@ -232,14 +232,14 @@ fn a_client_that_does_not_read_is_disconnected() {
     }
 }
 
-/// As in Redis: one that is longer than the limit is not sent, however fast its client reads.
+/// As in Redis: a reply longer than the limit is not sent, however fast its client reads.
 #[test]
 fn a_reply_that_is_too_long_is_not_sent() {
     let served = Served::new();
     let mut admin = BufReader::new(served.connect());
     let set = "CONFIG SET client-output-buffer-limit \"normal 100000 0 0\"";
     assert_eq!(ask(&mut admin, set), "+OK");
-    // With `$99990` and two ends of lines it has the length of the limit.
+    // With `$99990` and two ends of lines the reply has the length of the limit.
     assert_eq!(ask(&mut admin, "SETRANGE fits 99989 x"), ":99990");
     assert_eq!(ask(&mut admin, "SETRANGE long 99990 x"), ":99991");
     for n in 0..1_000 {
@@ -269,7 +269,7 @@ fn a_reply_that_is_too_long_is_not_sent() {
     assert_eq!(ask(&mut reader, "GET long"), "$99991", "there is no limit any more");
 }
 
-/// The smallest limits leave room for what a client needs to change them.
+/// The smallest limits leave room for the replies that a client needs to change the limits.
 #[test]
 fn a_limit_does_not_lock_all_clients_out() {
     let served = Served::new();
@@ -305,7 +305,7 @@ fn a_reply_that_is_dropped_is_not_too_long() {
     }
 }
 
-/// A command has the name that the file of settings gives it. Rules know it by its own.
+/// A command has the name from the file of settings. Rules use the command's own name.
 #[test]
 fn renamed_commands_run_by_their_new_names_alone() {
     let dir = tempfile::tempdir().unwrap();
@@ -343,7 +343,7 @@ fn renamed_commands_run_by_their_new_names_alone() {
     assert!(text.contains("\nrename-command SET put\nrename-command CONFIG 5ecret\n"), "{text}");
 }
 
-/// A port that is taken changes nothing; another one takes the place of the first.
+/// A port in use changes nothing; another port replaces the first.
 #[test]
 fn the_port_can_be_changed() {
     let served = Served::new();
@@ -379,7 +379,7 @@ fn the_port_can_be_changed() {
     assert!(ask(&mut admin, "CONFIG SET port 0").starts_with(failed), "there is to be a port");
 }
 
-/// Ports that are free, and that the system gives to none that asks for any.
+/// Free ports that the system does not assign by itself.
 fn quiet_ports() -> [u16; 2] {
     let from = 10_000 + (std::process::id() % 10_000) as u16;
     let is_free = |port: &u16| std::net::TcpListener::bind(("127.0.0.1", *port)).is_ok();
@@ -387,14 +387,14 @@ fn quiet_ports() -> [u16; 2] {
     [(); 2].map(|()| free.next().unwrap())
 }
 
-/// When the reply is sent, the port before is free: for the same server, or for another one.
+/// When the reply is sent, the old port is free: for the same server, or for another server.
 #[test]
 fn a_port_is_free_once_another_has_taken_its_place() {
     // At an address at which no other test takes a port meanwhile.
     let served = Served::at("127.0.0.2");
     let mut admin = BufReader::new(served.connect());
     let ports = quiet_ports();
-    // From one to the other and back, without a moment between.
+    // From port to port and back, without a pause.
     let lines: String = (0..100).map(|n| format!("CONFIG SET port {}\r\n", ports[n % 2])).collect();
     admin.get_mut().write_all(lines.as_bytes()).unwrap();
     for round in 0..100 {
@@ -405,12 +405,12 @@ fn a_port_is_free_once_another_has_taken_its_place() {
     assert_eq!(ask(&mut BufReader::new(new), "PING"), "+PONG");
 }
 
-/// However many have waited until the client reads: those behind them follow at once.
+/// However many messages have waited until the client reads: later messages follow at once.
 #[test]
 fn messages_do_not_wait_for_the_end_of_a_long_command() {
     const MESSAGES: usize = 400;
     let served = Served::new();
-    // It accepts, and says nothing.
+    // The target accepts, and sends nothing.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = silent.local_addr().unwrap().port();
     let mut other = BufReader::new(served.connect());
@@ -433,7 +433,7 @@ fn messages_do_not_wait_for_the_end_of_a_long_command() {
     }
 }
 
-/// Says a line, and reads this many lines of reply; returns the last one.
+/// Sends a line, and reads this many lines of reply; returns the last line.
 fn ask_for(stream: &mut BufReader<TcpStream>, line: &str, lines: usize) -> String {
     let first = ask(stream, line);
     let mut rest = || {

@@ -17,7 +17,7 @@ type Secure = StreamOwned<ClientConnection, TcpStream>;
 
 const BOTH: &[&SupportedProtocolVersion] = &[&TLS12, &TLS13];
 
-/// A server in a directory of its own, with ports for both kinds of connections.
+/// A server in its own directory, with ports for both kinds of connections.
 struct Served {
     server: Option<Server>,
     authority: Authority,
@@ -25,7 +25,7 @@ struct Served {
 }
 
 impl Served {
-    /// With these settings beside those of the test.
+    /// Starts a server with these settings beside the settings of the test.
     fn new(more: &str) -> Served {
         Served::with_authority(more, false)
     }
@@ -37,7 +37,7 @@ impl Served {
     fn in_dir(dir: TempDir, more: &str, names_authority: bool) -> Served {
         let authority = Authority::new(dir.path(), "authority");
         let pair = authority.sign("server");
-        // A port that is free now may be taken by another test.
+        // A free port may be taken by another test meanwhile.
         for _ in 0..20 {
             let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
             let plain = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
@@ -109,7 +109,7 @@ fn try_ask<S: Read + Write>(reader: &mut BufReader<S>, line: &str) -> std::io::R
     Ok(reply.trim_end().to_string())
 }
 
-/// Says a line, and reads one line of the reply.
+/// Sends a line, and reads a line of the reply.
 fn ask<S: Read + Write>(reader: &mut BufReader<S>, line: &str) -> String {
     try_ask(reader, line).unwrap()
 }
@@ -138,7 +138,7 @@ fn wait_until(mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Both ends say that they end.
+/// Both ends announce their ends.
 #[test]
 fn both_versions_and_a_good_end() {
     let served = Served::new("");
@@ -170,7 +170,7 @@ fn a_version_that_is_not_spoken_is_refused() {
     }
 }
 
-/// A client is told what is wrong with its certificate, and none of its commands is run.
+/// A client is told the fault of its certificate, and none of its commands is run.
 #[test]
 fn certificates_of_clients() {
     let (required, optional) = (
@@ -188,7 +188,7 @@ fn certificates_of_clients() {
                 (Ok(reply), false) => assert!(reply.starts_with(':')),
                 (Err(error), true) => {
                     let text = error.to_string();
-                    // Version 1.2 has no alert for it.
+                    // Version 1.2 has no alert for the case.
                     let told = ["CertificateRequired", "HandshakeFailure", "reset", "pipe"];
                     assert!(told.iter().any(|word| text.contains(word)), "{text}");
                 }
@@ -206,7 +206,7 @@ fn certificates_of_clients() {
     }
 }
 
-/// A reply far larger than what is encrypted at once, and a client that reads it slowly.
+/// A reply far larger than the bytes encrypted at once, and a slow client.
 #[test]
 fn a_large_reply_to_a_slow_reader() {
     let served = Served::new("");
@@ -234,7 +234,7 @@ fn a_large_reply_to_a_slow_reader() {
     assert!(heard[11..11 + value.len()] == value);
 }
 
-/// What waits for a client counts encrypted or not, and one that leaves too much is disconnected.
+/// Bytes that wait for a client count encrypted or not, and a client with too many is disconnected.
 #[test]
 fn a_client_that_does_not_read_is_disconnected() {
     let served = Served::new("--client-output-buffer-limit normal 8mb 0 0");
@@ -246,7 +246,7 @@ fn a_client_that_does_not_read_is_disconnected() {
     wait_until(|| ask_bulk(&mut admin, "CLIENT LIST").trim().lines().count() == 1);
 }
 
-/// Pipelined commands, then the end of what the client says: each is answered before the end.
+/// Pipelined commands, then the end of the client's bytes: each command is answered before the end.
 #[test]
 fn all_that_was_said_before_the_end_is_answered() {
     const PAIRS: usize = 3_000;
@@ -268,7 +268,7 @@ fn all_that_was_said_before_the_end_is_answered() {
     assert_eq!((count("+OK"), count("+PONG")), (PAIRS, PAIRS));
 }
 
-/// A socket that ends without the client's word: what it sent may have been cut off.
+/// A socket that ends without an announcement: the last bytes may have been cut off.
 #[test]
 fn a_stream_that_is_cut_off_is_closed() {
     let served = Served::new("");
@@ -281,7 +281,7 @@ fn a_stream_that_is_cut_off_is_closed() {
     wait_until(|| ask_bulk(&mut admin, "CLIENT LIST").trim().lines().count() == 1);
 }
 
-/// Whatever else arrives at the port: it is closed, counted, and disturbs no other client.
+/// Any other bytes at the port: the connection is closed, counted, and disturbs no other client.
 #[test]
 fn what_is_not_tls_is_closed() {
     let served = Served::new("");
@@ -297,7 +297,7 @@ fn what_is_not_tls_is_closed() {
             Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset),
         }
     }
-    // Encrypted bytes at the port for plain ones are no request.
+    // Encrypted bytes at the plain port are no request.
     let socket = served.socket(served.server().address().unwrap());
     let mut secure = BufReader::new(StreamOwned::new(served.authority.client(None, BOTH), socket));
     assert!(try_ask(&mut secure, "PING").is_err());
@@ -305,7 +305,7 @@ fn what_is_not_tls_is_closed() {
     assert_eq!(counter(&mut served.plain(), "tls_failures"), 3);
 }
 
-/// Clients that begin a handshake and do not go on are clients as all others, for ten seconds.
+/// Clients with an unfinished handshake count as clients, for ten seconds.
 #[test]
 fn a_handshake_that_stalls_is_ended() {
     let served = Served::new("--maxclients 4");
@@ -314,7 +314,7 @@ fn a_handshake_that_stalls_is_ended() {
     let mut hello = Vec::new();
     served.authority.client(None, BOTH).write_tls(&mut hello).unwrap();
     stalled[1].write_all(&hello[..hello.len() / 2]).unwrap();
-    // One byte now and then does not help.
+    // A single byte now and then does not help.
     let mut slow = served.raw();
     let mut slow_writer = slow.try_clone().unwrap();
     let writer = std::thread::spawn(move || {
@@ -361,7 +361,8 @@ fn two_hundred_clients_at_once() {
     assert_eq!(ask(&mut served.plain(), "DBSIZE"), ":200");
 }
 
-/// A stop waits for no handshake, and tells the others that it ends. Nor does it wait for a disk.
+/// A stop waits for no handshake, and announces the end to other clients. Nor does a stop wait for
+/// a disk.
 #[test]
 fn a_stop_while_clients_shake_hands() {
     let served = Served::in_dir(tempfile::tempdir_in("/dev/shm").unwrap(), "", false);
@@ -382,7 +383,7 @@ fn a_stop_while_clients_shake_hands() {
     }
 }
 
-/// The rest of a reply that is longer than what sockets keep is sent to a client that reads it.
+/// The rest of a reply longer than the buffers of sockets is sent to a client that reads.
 #[test]
 fn a_stop_sends_the_rest_of_a_long_reply() {
     let served = Served::new("");
@@ -398,7 +399,7 @@ fn a_stop_sends_the_rest_of_a_long_reply() {
     assert_eq!(handle.cut_off(), 0);
 }
 
-/// With a port for TLS, port 0 means that there is no other.
+/// With a port for TLS, port 0 means no plain port.
 #[test]
 fn encrypted_connections_alone() {
     let dir = tempfile::tempdir().unwrap();
@@ -442,7 +443,7 @@ fn a_server_is_asked_for_a_sign_of_life() {
         certificate: shown.clone(),
         takes_any: false,
     };
-    // It wants a password, and is alive all the same.
+    // The server wants a password, and is alive all the same.
     for host in ["localhost", "127.0.0.1"] {
         assert_eq!(ping(host, port, Some(&known)), Ok(()), "{host}");
     }
@@ -463,7 +464,7 @@ fn a_server_is_asked_for_a_sign_of_life() {
     refused(key, "cannot read --key");
     let swapped = PingTls { certificate: Some((pair.key, pair.certificate)), ..known.clone() };
     refused(swapped, "--cert");
-    // The other port does not speak TLS, and this one nothing else.
+    // The plain port does not speak TLS, and the encrypted port nothing else.
     let plain = served.server().address().unwrap().port();
     assert_eq!(ping("127.0.0.1", plain, None), Ok(()));
     assert!(ping("127.0.0.1", plain, Some(&known)).is_err());

@@ -1,4 +1,4 @@
-//! Clients that connect to a file of this machine.
+//! Clients that connect to a socket file of this machine.
 #![allow(missing_docs, reason = "tests are named by what they promise")]
 
 use hyades_server::{Server, ServerError, Settings, ping_file};
@@ -11,7 +11,7 @@ use std::sync::Barrier;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// A server in a directory of its own, with a file to connect to.
+/// A server in its own directory, with a socket file.
 struct Served {
     server: Option<Server>,
     dir: TempDir,
@@ -64,7 +64,7 @@ impl Drop for Served {
     }
 }
 
-/// Says a line, and reads one line of the reply.
+/// Sends a line, and reads a line of the reply.
 fn ask<S: Read + Write>(reader: &mut BufReader<S>, line: &str) -> String {
     reader.get_mut().write_all(format!("{line}\r\n").as_bytes()).unwrap();
     let mut reply = String::new();
@@ -136,7 +136,7 @@ fn the_file_of_a_living_server_stays_and_that_of_a_dead_one_is_replaced() {
     let text = error.to_string();
     assert!(text.contains("a server that runs listens there") && text.contains("socket"), "{text}");
     assert_eq!(ask(&mut served.connect(), "PING"), "+PONG");
-    // What a killed server leaves: a file at which nothing listens.
+    // The remains of a killed server: a file without a listening server.
     let dir = tempfile::tempdir().unwrap();
     drop(std::os::unix::net::UnixListener::bind(socket_of(dir.path())).unwrap());
     assert!(socket_of(dir.path()).exists());

@@ -70,7 +70,7 @@ impl Client {
 }
 
 /// Producers and consumers on several loops: each element is consumed once, and no consumer sleeps
-/// beside one.
+/// while there is an element.
 #[test]
 fn each_element_is_consumed_once() {
     const EACH: usize = 1_500;
@@ -114,7 +114,7 @@ fn each_element_is_consumed_once() {
             }
             assert!(since.elapsed() < Duration::from_secs(30), "a consumer sleeps: {count}");
         }
-        // Each takes one, whichever key it waits for.
+        // Each client takes an element, for any key.
         let mut client = served.connect();
         client.send("RPUSH a end end end end end\r\nRPUSH b end end end end end\r\n");
         assert_eq!((client.line().len(), client.line().len()), (2, 2));
@@ -152,7 +152,7 @@ fn a_client_that_has_gone_takes_nothing() {
     }
 }
 
-/// What it has sent behind the command that waits is more than is read meanwhile.
+/// The client has sent more bytes behind the waiting command than are read meanwhile.
 #[test]
 fn a_client_that_has_gone_takes_nothing_whatever_it_has_sent_before() {
     const BEHIND: usize = (80 << 10) / "PING\r\n".len();

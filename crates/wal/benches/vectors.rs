@@ -1,8 +1,8 @@
-//! Instructions that operations on LSN vectors take, by number of streams, with the processor's
-//! vector instructions and without: `cargo bench -p hyades-wal --bench vectors`.
+//! Instructions of operations on LSN vectors, by number of streams, with the processor's vector
+//! instructions and without: `cargo bench -p hyades-wal --bench vectors`.
 //!
-//! Needs valgrind. Versions that do not know AVX-512 hide it from the program, which then uses
-//! AVX2; the table says which code was counted.
+//! Needs valgrind. Versions without AVX-512 hide AVX-512 from the program, and the program uses
+//! AVX2; the table names the counted code.
 #![allow(missing_docs)]
 
 mod callgrind;
@@ -16,10 +16,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const STREAMS: [usize; 5] = [1, 4, 8, 16, 32];
 const ROUNDS: u64 = 1000;
 
-/// The name of an operation, its description, and its code.
+/// The name of an operation, the description, and the code.
 struct Operation(&'static str, &'static str, fn(&mut Case));
 
-/// The first is the empty loop, which is subtracted from the others.
+/// The first operation is the empty loop, subtracted from the rest.
 const OPERATIONS: [Operation; 8] = [
     Operation("nothing", "", |_| {}),
     Operation("join", "fold one vector into another", |case| {
@@ -48,12 +48,12 @@ const OPERATIONS: [Operation; 8] = [
     }),
 ];
 
-/// The vectors of a transaction and of the two rows that it accesses.
+/// The vectors of a transaction and of the two accessed rows.
 struct Case {
     anchor: Vec<AtomicU64>,
     anchored: Vec<u64>,
     frontier: Vec<u64>,
-    /// Write and read vectors of a row that is read, and of one that is written.
+    /// Write and read vectors of a read row and of a written row.
     rows: [Vec<u64>; 4],
     validity: Vec<u64>,
     order: Vec<u64>,
@@ -62,8 +62,8 @@ struct Case {
 }
 
 impl Case {
-    /// Components as a busy log has them: positions of 40 bits, close to each other, and two of a
-    /// row's components (or as many as there are) above the anchor.
+    /// Components as in a busy log: positions of 40 bits, close to each other, and two of a row's
+    /// components (or as many as there are) above the anchor.
     fn new(lanes: usize) -> Case {
         let base = 1u64 << 40;
         let anchored = vec![base; lanes];
@@ -93,9 +93,9 @@ impl Case {
         compress::encode(&mut self.out, vector, &self.anchor, |lsn| lsn.load(Ordering::Acquire));
     }
 
-    /// The vector work of a transaction that reads one row and overwrites another, in the order of
-    /// Taurus (VLDB 2020), algorithm 1. A command also joins the read vector of the row that it
-    /// overwrites, and raises the read vector of the row that it read.
+    /// The vector work of a transaction with a read of a row and an overwrite of a second row, in
+    /// the order of Taurus (VLDB 2020), algorithm 1. A command also joins the read vector of the
+    /// overwritten row, and raises the read vector of the read row.
     fn transaction(&mut self, command: bool) {
         self.validity.fill(0);
         self.order.fill(0);

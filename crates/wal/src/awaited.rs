@@ -1,4 +1,4 @@
-//! What the ticket of a transaction waits for.
+//! The awaited positions of a transaction's ticket.
 
 use crate::error::Poisoned;
 use crate::lane::Lane;
@@ -7,8 +7,8 @@ use crate::needs::{Needs, first_unmet};
 use crate::parked_waker::ParkedWaker;
 use std::task::{Context, Poll};
 
-/// What a transaction waits for before it is acknowledged, and the waker of the task that awaits
-/// it. The log is always the one that the transaction was logged to.
+/// The positions awaited by a transaction before acknowledgement, and the waker of the awaiting
+/// task. The log is always the transaction's log.
 #[derive(Debug, Default)]
 pub struct Awaited {
     needs: Needs,
@@ -21,7 +21,7 @@ impl Awaited {
         Awaited { needs, parked: ParkedWaker::default() }
     }
 
-    /// What has to be reached, whether or not it is.
+    /// The awaited positions, reached or not.
     #[inline]
     pub fn needs(&self) -> &Needs {
         &self.needs
@@ -33,7 +33,7 @@ impl Awaited {
         &mut self.needs
     }
 
-    /// The first position that the transaction still lacks.
+    /// The first position still missing.
     fn unmet(&self, log: &Log) -> Option<(Lane, u64)> {
         first_unmet(|lane| log.frontier().at(lane), self.needs.iter())
     }
@@ -50,7 +50,7 @@ impl Awaited {
         if let Some(cause) = log.poisoned().filter(|_| self.unmet(log).is_some()) {
             return Err(cause);
         }
-        // Streams state their marks on demand.
+        // Streams state marks on demand.
         for (lane, number) in self.needs.iter() {
             log.request(lane, number);
         }
@@ -68,11 +68,11 @@ impl Awaited {
         Ok(())
     }
 
-    /// Whether all is reached; if not, the task is woken when it may be.
+    /// Whether all is reached; if not, the task is woken when all may be reached.
     pub fn poll(&mut self, log: &Log, context: &mut Context<'_>) -> Poll<Result<(), Poisoned>> {
         match self.is_reached(log) {
             Ok(false) => match self.unmet(log) {
-                // Woken when this slot has got there, to look for the next.
+                // Woken when the slot has reached the number, to look for the next.
                 Some((lane, number)) => {
                     self.parked.register(log, lane, number, context.waker());
                     Poll::Pending

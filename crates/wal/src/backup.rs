@@ -1,4 +1,4 @@
-//! Copies of a log, in use or not, that open as the log itself would have (`docs/format.md`,
+//! Copies of a log, in use or not: a copy opens as the log itself would have (`docs/format.md`,
 //! section 11).
 
 use crate::Lsn;
@@ -22,13 +22,13 @@ use std::sync::Arc;
 /// The number of bytes copied at once.
 const PIECE: usize = 1 << 20;
 
-/// What was copied.
+/// The counts of a copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Copied {
     /// The number of files.
     pub files: u64,
-    /// Their total size in bytes.
+    /// The total size of the files in bytes.
     pub bytes: u64,
 }
 
@@ -39,14 +39,14 @@ struct Copying<'c> {
     places: &'c [Option<PathBuf>],
     /// The manifest, with the ends of all incarnations.
     manifest: Manifest,
-    /// By stream, the spare that is read in place of its last segment's tail (see `spare.rs`).
+    /// By stream, the spare read in place of its last segment's tail (see `spare.rs`).
     spares: BTreeMap<StreamId, Segment>,
     to: &'c Unfinished,
     copied: Copied,
 }
 
 impl Log {
-    /// Copies all that is durable now: the checkpoint, and the streams up to the frontier. Includes
+    /// Copies everything durable now: the checkpoint, and the streams up to the frontier. Includes
     /// each transaction acknowledged before the call. Transactions continue; the adoption of
     /// checkpoints and truncation wait. The copy is read back and checked.
     ///
@@ -58,13 +58,13 @@ impl Log {
             return Err(cause.into());
         }
         let mut manifest = self.manifest();
-        // The marks first: then the frames that state them are below the ends.
+        // The marks first: then the frames that state the marks are below the ends.
         for (lane, dim) in
             manifest.incarnations.last_mut().into_iter().flat_map(|i| &mut i.dims).enumerate()
         {
             dim.mark = self.frontier().mark(lane);
         }
-        // The rule `admits` decides which of the records up to there are live.
+        // The rule `admits` decides the liveness of the records up to there.
         let ends = self.handle.shared.durable_positions();
         end_newest(&mut manifest, &ends);
         let places: Vec<_> = manifest.dirs.iter().cloned().map(Some).collect();
@@ -73,12 +73,13 @@ impl Log {
 }
 
 impl Shared {
-    /// The durable positions of all streams, as a crash could have left them: no anchor below these
-    /// positions states more of a stream than its position here. Records leave out what the anchor
-    /// states, so one behind such an anchor would be dead, and one that has read from it live.
+    /// The durable positions of all streams, as if after a crash: no anchor below these positions
+    /// states more of a stream than its position here. Records leave out positions covered by the
+    /// anchor, so a record behind such an anchor would be dead, and a record with a read from it
+    /// live.
     fn durable_positions(&self) -> Vec<Lsn> {
-        // No anchor is placed meanwhile. Those that were placed state what was durable by then, and
-        // those to come are behind what is durable now.
+        // No anchor is placed meanwhile. Earlier anchors state positions durable by then, and later
+        // anchors are behind the positions durable now.
         let placing: Vec<_> = self.streams.iter().map(|stream| locked(&stream.anchors)).collect();
         let mut positions = vec![0; self.streams.len()];
         self.frontier.load_into(&mut positions);
@@ -88,7 +89,7 @@ impl Shared {
 }
 
 impl Recovering {
-    /// Copies the whole log, up to the ends that the verdict found. The copy is read back and
+    /// Copies the whole log, up to the ends found by the verdict. The copy is read back and
     /// checked.
     ///
     /// # Errors
@@ -164,14 +165,14 @@ impl Copying<'_> {
             let dir = stream_dir(&self.to.dir, stream.id);
             let device = &*self.to.device;
             device.create_dir(&dir).map_err(Error::io(&dir, "create the directory"))?;
-            // One that was too short for its first frame was passed over, and has not begun.
+            // A segment too short for its first frame was passed over, and has not begun.
             let last = chain.segments.iter().rposition(|s| start_of(s) < end);
             let begun = chain.segments.iter().take(last.map_or(0, |last| last + 1));
-            // The copy is synced before it is finished, so a spare gets its own name in it.
+            // The copy is synced before the finish, so a spare gets its final name in the copy.
             let begun: Vec<Segment> = begun.chain(self.spares.get(&stream.id)).cloned().collect();
             let none = begun.is_empty();
             for (at, segment) in begun.iter().enumerate() {
-                // The next segment takes over where it begins.
+                // The next segment takes over at its start.
                 let next = begun[at + 1..].iter().map(start_of).find(|start| *start < Lsn::MAX);
                 let limit = next.unwrap_or(end);
                 let length = self.needed(segment, limit)?;
@@ -187,7 +188,7 @@ impl Copying<'_> {
         Ok(())
     }
 
-    /// The length of the part of a segment that is below `end`, up to the batch that reaches it.
+    /// The length of a segment's part below `end`, up to the batch with `end`.
     fn needed(&self, segment: &Segment, end: Lsn) -> Result<u64, Error> {
         let Some(header) = &segment.header else { return Ok(segment.length) };
         let path = &segment.path;
@@ -255,7 +256,7 @@ fn copy_bytes(
     Ok(())
 }
 
-/// Checks a backup by reading all of it.
+/// Checks a backup by reading the whole copy.
 fn check(manifest: &Manifest, to: &Unfinished) -> Result<(), Error> {
     let lanes = manifest.newest().map_or(1, |newest| newest.dims.len());
     let copy = to.open(LogOptions::new(Vec::new(), lanes))?;
@@ -290,12 +291,12 @@ mod tests {
             // An anchor is being placed in the first stream.
             let placing = locked(&shared.streams[0].anchors);
             let loading = scope.spawn(|| shared.durable_positions());
-            // Time for a thread that does not wait for the anchor.
+            // Time for a thread without a wait for the anchor.
             let began = Instant::now();
             while !loading.is_finished() && began.elapsed() < Duration::from_millis(200) {
                 std::thread::sleep(Duration::from_millis(1));
             }
-            // What becomes durable before the anchor is placed, it may state.
+            // The anchor may state records durable before its placement.
             let reservation = writer.reserve(1, 5);
             let end = reservation.end();
             reservation.fill(FrameKind::Record, b"hello");

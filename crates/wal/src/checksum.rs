@@ -1,9 +1,9 @@
-//! CRC-32C of short runs of bytes. Most frames are a few dozen bytes long. For these the library's
-//! dispatch and its folding of long inputs cost more than the sum itself, so short inputs are
-//! summed here with the processor's CRC instruction; the library sums the others.
+//! CRC-32C of short runs of bytes. Most frames are a few dozen bytes long. For short runs the
+//! library's dispatch and folding of long inputs cost more than the sum itself, so short inputs are
+//! summed here with the processor's CRC instruction; the library sums long inputs.
 
-/// The longest run that is summed here, in bytes. Beyond it the library is faster, because it keeps
-/// three sums going at once.
+/// The longest run summed here, in bytes. Beyond, the library is faster, with three concurrent
+/// sums.
 #[cfg(target_arch = "x86_64")]
 const SHORT: usize = 512;
 
@@ -12,8 +12,8 @@ const SHORT: usize = 512;
 pub(crate) fn append<const N: usize>(crc: u32, runs: [&[u8]; N]) -> u32 {
     #[cfg(target_arch = "x86_64")]
     if runs.iter().all(|run| run.len() <= SHORT) && std::is_x86_feature_detected!("sse4.2") {
-        // SAFETY: `short` may run only on a processor with SSE 4.2, and this one has it, as the
-        // condition says.
+        // SAFETY: `short` may run only on a processor with SSE 4.2, and the condition proves SSE
+        // 4.2.
         return unsafe { short(crc, runs) };
     }
     runs.iter().fold(crc, |crc, run| crc32c::crc32c_append(crc, run))
@@ -33,7 +33,7 @@ fn short<const N: usize>(crc: u32, runs: [&[u8]; N]) -> u32 {
     !sum
 }
 
-/// Adds a run of bytes to a sum that is not inverted.
+/// Adds a run of bytes to a non-inverted sum.
 ///
 /// # Safety
 /// The processor supports SSE 4.2.
@@ -67,8 +67,8 @@ pub(crate) fn append_frame(crc: u32, start: u64, head: u64, head_len: usize, res
     debug_assert!(head_len <= 8, "{head_len} bytes of a word");
     #[cfg(target_arch = "x86_64")]
     if rest.len() <= SHORT && std::is_x86_feature_detected!("sse4.2") {
-        // SAFETY: `short_frame` may run only on a processor with SSE 4.2, and this one has it, as
-        // the condition says.
+        // SAFETY: `short_frame` may run only on a processor with SSE 4.2, and the condition proves
+        // SSE 4.2.
         return unsafe { short_frame(crc, start, head, head_len, rest) };
     }
     append(crc, [&start.to_le_bytes(), &head.to_le_bytes()[..head_len], rest])

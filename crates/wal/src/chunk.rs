@@ -1,4 +1,4 @@
-//! Chunks: contiguous, validated frames of one stream, as a reader returns them.
+//! Chunks: contiguous, validated frames of a stream, as returned by a reader.
 
 use crate::Lsn;
 use crate::frame::{self, Frame, FrameKind};
@@ -22,8 +22,8 @@ impl Chunk {
         self.start + self.bytes.len() as u64
     }
 
-    /// The anchor in effect at the chunk's start. It supplies the components that compressed
-    /// vectors leave out, until the first anchor frame in the chunk.
+    /// The anchor in effect at the chunk's start. The anchor supplies the components left out of
+    /// compressed vectors, until the first anchor frame in the chunk.
     pub fn anchor(&self) -> &[Lsn] {
         &self.anchor
     }
@@ -33,7 +33,7 @@ impl Chunk {
         Frames { bytes: &self.bytes, at: self.start }
     }
 
-    /// The vectors that its anchors state, each with the end of the anchor frame.
+    /// The vectors of the chunk's anchors, each with the end of the anchor frame.
     pub(crate) fn anchors(&self, lanes: usize) -> impl Iterator<Item = (Lsn, Vec<Lsn>)> {
         let anchors = self.frames().filter(|frame| frame.kind == FrameKind::Anchor);
         anchors.filter_map(move |frame| {
@@ -43,7 +43,7 @@ impl Chunk {
         })
     }
 
-    /// The frames from `lsn` on, which must be the beginning of a frame or the chunk's end.
+    /// Returns the frames from `lsn` on; `lsn` must be the start of a frame or the chunk's end.
     ///
     /// Panics if `lsn` is outside the chunk.
     pub fn frames_from(&self, lsn: Lsn) -> Frames<'_> {

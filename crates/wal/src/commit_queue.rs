@@ -1,4 +1,4 @@
-//! Transactions that wait for acknowledgement, each with an item.
+//! Transactions waiting for acknowledgement, each with an item.
 
 use crate::Lsn;
 use crate::error::Poisoned;
@@ -11,7 +11,7 @@ use std::cmp::Ordering;
 use std::collections::{BinaryHeap, VecDeque};
 use std::task::Waker;
 
-/// A transaction that waits for this position, and then for what `needs` holds.
+/// A transaction waiting for position `lsn`, then for the entries of `needs`.
 struct ParkedTicket<T> {
     lsn: Lsn,
     needs: Needs,
@@ -38,17 +38,17 @@ impl<T> Ord for ParkedTicket<T> {
 
 /// Transactions parked under one lane of the frontier.
 struct WaitQueue<T> {
-    /// Those that need nothing else, by ascending position: nearly all, since a session's own
-    /// records arrive in this order.
+    /// Transactions with no further needs, by ascending position: nearly all, since a session's own
+    /// records arrive in ascending order.
     last: VecDeque<(Lsn, T)>,
-    /// The highest position that was ever in `last`.
+    /// The highest position ever in `last`.
     highest: Lsn,
-    /// Those that need further lanes and arrived by ascending position: mostly under the stream of
+    /// Transactions with further needs, arrived by ascending position: mostly under the stream of
     /// their own record.
     first: VecDeque<ParkedTicket<T>>,
-    /// Those that need further lanes and arrived in another order.
+    /// Transactions with further needs, arrived in another order.
     others: BinaryHeap<ParkedTicket<T>>,
-    /// The waker, and the position that it was last armed for, see [`CommitQueue::arm`].
+    /// The waker, and the position last armed, see [`CommitQueue::arm`].
     armed: ParkedWaker,
 }
 
@@ -78,7 +78,7 @@ impl<T> WaitQueue<T> {
         }
     }
 
-    /// Removes a transaction that needs further lanes and whose position here is reached.
+    /// Removes a transaction with further needs if its position here is reached.
     fn pop(&mut self, reached: Lsn) -> Option<ParkedTicket<T>> {
         let is_past = |parked: &mut ParkedTicket<T>| is_met(reached, parked.lsn);
         if let Some(parked) = self.first.pop_front_if(is_past) {
@@ -90,7 +90,7 @@ impl<T> WaitQueue<T> {
             .then(|| self.others.pop())?
     }
 
-    /// Returns the lowest position that a transaction waits for.
+    /// Returns the lowest awaited position.
     fn lowest(&self) -> Option<Lsn> {
         let (last, first, others) = (self.last.front(), self.first.front(), self.others.peek());
         let others = first.into_iter().chain(others).map(|parked| parked.lsn);
@@ -98,35 +98,36 @@ impl<T> WaitQueue<T> {
     }
 }
 
-/// A queue of transactions that wait for acknowledgement, each with an item to return when it is
+/// A queue of transactions waiting for acknowledgement, each with an item to return when
 /// acknowledged.
 ///
-/// A transaction is parked under one lane of the frontier that it still needs, by position, and
-/// moves on when that is reached. None waits behind another.
+/// A transaction is parked under one still needed lane of the frontier, by position, and moves on
+/// when the position is reached. No transaction waits behind another.
 pub struct CommitQueue<T> {
     /// None if nothing is ever waited for.
     log: Option<Log>,
     lanes: Vec<WaitQueue<T>>,
-    /// Items of transactions that wait for nothing.
+    /// Items of transactions with nothing to wait for.
     free: Vec<T>,
     len: usize,
 }
 
 impl<T> CommitQueue<T> {
-    /// An empty queue for transactions of this log; without one, for those that wait for nothing.
+    /// Makes an empty queue for transactions of a log; without a log, for transactions with nothing
+    /// to wait for.
     pub fn new(log: Option<Log>) -> Self {
         let lanes = log.as_ref().map_or(0, Log::lanes);
         let lanes = (0..lanes).map(|_| WaitQueue::new()).collect();
         CommitQueue { log, lanes, free: Vec::new(), len: 0 }
     }
 
-    /// Whether it is for transactions of this log.
+    /// Whether the queue is for transactions of `log`.
     #[inline]
     pub fn is_for(&self, log: &Log) -> bool {
         self.log.as_ref().is_some_and(|own| own.is(log))
     }
 
-    /// Adds a transaction with what it needs, of which nothing is left.
+    /// Adds a transaction with its needs; leaves `needs` empty.
     #[inline]
     pub fn push(&mut self, needs: &mut Needs, item: T) {
         self.len += 1;
@@ -135,7 +136,7 @@ impl<T> CommitQueue<T> {
         }
     }
 
-    /// Parks the item under a lane that it still needs; returns it if it needs none.
+    /// Parks the item under a still needed lane; returns the item if no lane is needed.
     #[inline(always)]
     fn park(&mut self, needs: &mut Needs, item: T) -> Option<T> {
         if let Some(log) = &self.log {
@@ -160,11 +161,11 @@ impl<T> CommitQueue<T> {
     }
 
     /// Returns the item of every transaction acknowledged by now, in any order, through
-    /// `acknowledged`. Returns their number.
+    /// `acknowledged`. Returns the number of items.
     ///
     /// # Errors
     /// The log stopped, and some transactions can never be acknowledged. The items of acknowledged
-    /// ones have been returned before.
+    /// transactions have been returned before.
     pub fn drain(&mut self, mut acknowledged: impl FnMut(T)) -> Result<usize, Poisoned> {
         let poisoned = self.log.as_ref().and_then(Log::poisoned);
         let mut done = self.free.len();
@@ -194,10 +195,10 @@ impl<T> CommitQueue<T> {
         }
     }
 
-    /// Blocks until [`CommitQueue::drain`] would make progress: until a position at which
-    /// transactions are parked is reached, in any stream. A transaction that needs further lanes is
-    /// then parked under one of those, so there may be nothing to return yet: wait in a loop.
-    /// Returns at once if the queue is empty.
+    /// Blocks until [`CommitQueue::drain`] would make progress: until a position with parked
+    /// transactions is reached, in any stream. A transaction with further needs is then parked
+    /// under the next lane, so there may be nothing to return yet: wait in a loop. Returns at once
+    /// if the queue is empty.
     ///
     /// # Errors
     /// The log stopped, and drain would find nothing.
@@ -208,17 +209,17 @@ impl<T> CommitQueue<T> {
         let Some(log) = &self.log else { return Ok(()) };
         let lanes = Lane::first(self.lanes.len()).zip(&self.lanes);
         let lowest = lanes.map(|(lane, queue)| Some((lane, queue.lowest()?)));
-        // Waits for all lanes: the one that most transactions wait for may be stalled.
+        // Waits for all lanes: the lane with most waiting transactions may be stalled.
         let wanted: SmallVec<[(Lane, u64); 16]> = lowest.flatten().collect();
         log.wait_any(&wanted)
     }
 
     /// Has `waker` woken once [`CommitQueue::drain`] would make progress, or the log stops; at once
-    /// if it would by now. The streams that transactions wait for stop collecting work and write.
+    /// if drain would make progress now. The awaited streams stop collecting work and write.
     ///
-    /// A waker may be woken early. A position for which the queue was armed already is not armed
-    /// again; another waker takes the place of the last one. An empty queue wakes nothing, and what
-    /// was armed is withdrawn when the queue is dropped.
+    /// A waker may be woken early. A position already armed is not armed again; a new waker
+    /// replaces the last waker. An empty queue wakes nothing, and armed wakers are withdrawn when
+    /// the queue is dropped.
     pub fn arm(&mut self, waker: &Waker) {
         if !self.free.is_empty() {
             waker.wake_by_ref();
@@ -226,8 +227,8 @@ impl<T> CommitQueue<T> {
         let Some(log) = &self.log else { return };
         for (lane, queue) in Lane::first(self.lanes.len()).zip(&mut self.lanes) {
             let Some(lowest) = queue.lowest() else { continue };
-            // A waker parked at a position that is not reached yet is still parked there. If that
-            // is below `lowest`, it is woken early, and the queue is armed again.
+            // A waker parked at a position not yet reached is still parked there. If the position
+            // is below `lowest`, the waker is woken early, and the queue is armed again.
             if queue.armed.parked_for(waker).is_none_or(|armed| armed > lowest) {
                 queue.armed.register(log, lane, lowest, waker);
             }

@@ -1,13 +1,13 @@
-//! The encoding of vectors on disk: components that the anchor in effect covers are left out
+//! The encoding of vectors on disk: components covered by the anchor in effect are left out
 //! (Taurus, VLDB 2020, section 4.3).
 //!
-//! Format: a varint bit mask of the components that are present, then a varint for each of them. A
-//! vector that the anchor covers is one byte.
+//! Format: a varint bit mask of the present components, then a varint for each. A vector covered by
+//! the anchor is a single byte.
 
 use crate::lsn_vector::MAX_LANES;
 use crate::varint;
 
-/// Appends `lv` without the components that are not above those of `anchor`, read by `load`.
+/// Appends `lv` without the components at or below the components of `anchor`, read by `load`.
 #[inline]
 pub fn encode<A>(out: &mut Vec<u8>, lv: &[u64], anchor: &[A], load: impl Fn(&A) -> u64) {
     debug_assert!(lv.len() <= MAX_LANES, "a vector of {} lanes", lv.len());
@@ -24,7 +24,7 @@ pub fn encode<A>(out: &mut Vec<u8>, lv: &[u64], anchor: &[A], load: impl Fn(&A) 
         }
     };
     varint::put(out, mask);
-    // By the mask, because the anchor may have risen since it was compared.
+    // By the mask, because the anchor may have risen since the comparison.
     let mut left = mask;
     while left != 0 {
         varint::put(out, lv[left.trailing_zeros() as usize]);

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// An error of the log. Its text says which file, where in it, and what to do.
+/// An error of the log. The text names the file, the place in the file, and the remedy.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
@@ -13,12 +13,12 @@ pub enum Error {
     Io {
         /// The file or directory.
         path: PathBuf,
-        /// What was attempted.
+        /// The attempted action.
         action: &'static str,
         /// The operating system's error.
         source: io::Error,
     },
-    /// A file could not be replaced, and is as it was.
+    /// A file could not be replaced, and is unchanged.
     NotReplaced {
         /// The file.
         path: PathBuf,
@@ -37,13 +37,13 @@ pub enum Error {
         /// The operating system's error.
         source: io::Error,
     },
-    /// Bytes that were durable are missing or wrong.
+    /// Durable bytes are missing or wrong.
     Corrupt {
         /// The file.
         path: PathBuf,
         /// The offset of the damage in the file; 0 where the file as a whole is meant.
         offset: u64,
-        /// What was found, what was expected, what to do.
+        /// The finding, the expectation, and the remedy.
         message: String,
     },
     /// The files were written by another version of the format.
@@ -52,12 +52,12 @@ pub enum Error {
         path: PathBuf,
         /// The version found.
         found: u64,
-        /// The newest version of such files that this program reads.
+        /// The newest version that the program reads.
         newest: u32,
     },
-    /// The options, directories or arguments do not fit this log.
+    /// The options, directories or arguments do not fit the log.
     Invalid(String),
-    /// All writers that the log allows are in use; the value is their number.
+    /// All writers allowed by the log are in use; the value is the number.
     Writers(usize),
     /// The log is poisoned or closed.
     Poisoned(Poisoned),
@@ -131,7 +131,7 @@ impl From<Poisoned> for Error {
     }
 }
 
-/// The log stopped: nothing more becomes durable. What was not yet durable has an unknown outcome.
+/// The log stopped: nothing more becomes durable. Records not yet durable have an unknown outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Poisoned {
     /// Why, as a sentence.

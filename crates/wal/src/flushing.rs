@@ -1,5 +1,5 @@
-//! Flushing other than by a flusher that always does: writers that flush what they have written,
-//! and writers that complete what a flush interval collects.
+//! Flushing without a permanent flusher: writers flushing their own records, and writers completing
+//! the collection of a flush interval.
 
 use crate::Lsn;
 use crate::flusher::{Flusher, StopOnPanic};
@@ -10,13 +10,13 @@ use hyades_platform::sync::{self, locked};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Where writers flush: what is wanted of a stream waits this long for the stream's own writers,
-/// which flush, and state its mark, with each record.
+/// Where writers flush: the time for which requests to a stream wait for the stream's own writers;
+/// the writers flush, and state the stream's mark, with each record.
 const ASSIST_PAUSE: Duration = Duration::from_micros(100);
 
 impl Shared {
-    /// Makes a stream durable up to `lsn`, where writers flush; false if a frame before it is not
-    /// filled yet. Then the stream's thread goes on.
+    /// Makes a stream durable up to `lsn`, where writers flush; false if a frame before `lsn` is
+    /// not filled yet. Then the stream's thread goes on.
     pub(crate) fn flush_as_writer(&self, lane: usize, lsn: Lsn) -> bool {
         while self.frontier.durable(lane) < lsn {
             if !self.step(lane) {
@@ -27,8 +27,8 @@ impl Shared {
         true
     }
 
-    /// The thread of a stream that its writers flush: states marks for which a thread waits,
-    /// and flushes what a thread waits for and no writer flushes.
+    /// The thread of a stream flushed by its writers: states awaited marks, and flushes awaited
+    /// frames not flushed by a writer.
     pub(crate) fn assist_writers(&self, lane: usize) {
         let _mark = OnDatabaseThread::begin();
         let _guard = StopOnPanic(self);
@@ -39,7 +39,7 @@ impl Shared {
             if self.step(lane) {
                 busy_rounds = 0;
             } else if !is_idle() {
-                // A writer fills its frame, or flushes it.
+                // A writer fills its frame, or flushes.
                 busy_rounds = busy_rounds.saturating_add(1);
                 match busy_rounds {
                     0..20 => sync::yield_now(),
@@ -52,14 +52,14 @@ impl Shared {
                 std::thread::sleep(ASSIST_PAUSE);
             }
         }
-        // It and the shared state hold each other: this breaks the cycle.
+        // The flusher and the shared state hold each other: dropping the flusher breaks the cycle.
         drop(locked(&self.stepped[lane]).take());
     }
 
     /// Sleeps until the thread of a stream may have something to do.
     fn sleep_while_idle(&self, lane: usize, is_idle: impl Fn() -> bool) {
         let stream = &self.streams[lane];
-        // Announce, then check: a thread that wants something uses the opposite order.
+        // Announce, then check: a requesting thread uses the opposite order.
         let listener = stream.wake.listen();
         let wanted = locked(&self.stepped[lane]).as_ref().map(Flusher::wanted);
         let Some((asked, retry)) = wanted else { return };
@@ -78,8 +78,8 @@ impl Shared {
         half.min(self.options.flush_fill_bytes as u64)
     }
 
-    /// Where a flush interval collects frames: called for one that was filled, and wakes the
-    /// flusher if it completes what is flushed at once.
+    /// Where a flush interval collects frames: called for a filled frame; wakes the flusher if the
+    /// frame completes the collection.
     #[cold]
     pub(crate) fn collect(&self, stream: &Stream, start: Lsn, end: Lsn) {
         let most = self.options.flush_fill_frames;

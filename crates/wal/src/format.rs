@@ -5,7 +5,7 @@ use crate::frame;
 use crate::lsn_vector::MAX_LANES;
 use crate::stream_id::StreamId;
 
-/// The version of the format that this code writes and reads.
+/// The version of the format written and read by the program.
 pub(crate) const VERSION: u32 = 1;
 const SEGMENT_MAGIC: &[u8; 8] = b"HYADESEG";
 const BATCH_MAGIC: &[u8; 4] = b"HYB1";
@@ -60,7 +60,7 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 }
 
 impl SegmentHeader {
-    /// Encodes the header with the zeros that follow it, [`header_bytes`] in all.
+    /// Encodes the header with the padding zeros, [`header_bytes`] in all.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let lanes = self.anchor.len();
         debug_assert!(
@@ -90,7 +90,7 @@ impl SegmentHeader {
         out
     }
 
-    /// Corrects the checksum of bytes that may be a header; for tests.
+    /// Corrects the checksum of a possible header; for tests.
     pub(crate) fn fix_checksum(bytes: &mut [u8]) {
         if bytes.len() < SEGMENT_FIXED {
             return;
@@ -140,7 +140,7 @@ impl SegmentHeader {
     }
 }
 
-/// The header that precedes the frames of a batch.
+/// The header before the frames of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BatchHeader {
     pub(crate) stream: StreamId,
@@ -164,8 +164,8 @@ impl BatchHeader {
         out
     }
 
-    /// Corrects the checksum of bytes that may be a header; for tests. Returns the LSN where the
-    /// batch's frames begin, and their length in bytes.
+    /// Corrects the checksum of a possible header; for tests. Returns the start LSN of the batch's
+    /// frames, and the length of the frames in bytes.
     pub(crate) fn fix_checksum(bytes: &mut [u8], uuid: &[u8; 16]) -> Option<(Lsn, u32)> {
         let bytes = bytes.get_mut(..BATCH_HEADER)?;
         if &bytes[..4] != BATCH_MAGIC {
@@ -176,7 +176,8 @@ impl BatchHeader {
         Some((u64_at(bytes, 16), u32_at(bytes, 32)))
     }
 
-    /// Decodes the header at the start of `bytes`, if it belongs to this stream and incarnation.
+    /// Decodes the header at the start of `bytes`, if the header belongs to the stream and
+    /// incarnation.
     pub(crate) fn decode(
         bytes: &[u8],
         uuid: &[u8; 16],
@@ -200,7 +201,7 @@ impl BatchHeader {
     }
 }
 
-/// Appends one batch, padded to whole blocks. For the recovered tail, off the hot path.
+/// Appends a batch, padded to whole blocks. For the recovered tail, off the hot path.
 pub(crate) fn append_batch(
     out: &mut Vec<u8>,
     frames: &[u8],
@@ -215,8 +216,8 @@ pub(crate) fn append_batch(
     out.resize(out.len().next_multiple_of(block_bytes), 0);
 }
 
-/// Returns the total length of the leading frames that fit into `limit` bytes. `length_at` returns
-/// the length of the frame at an offset. Checksums are not verified.
+/// Returns the total length of the leading frames within `limit` bytes. `length_at` returns the
+/// length of the frame at an offset. Checksums are not verified.
 pub(crate) fn whole_frames(
     mut length_at: impl FnMut(usize) -> Option<usize>,
     limit: usize,

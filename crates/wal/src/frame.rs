@@ -9,9 +9,9 @@ use crate::varint;
 pub const MAX_PAYLOAD: usize = 1 << 20;
 /// The most bytes before a payload: checksum, length, kind.
 pub(crate) const MAX_HEAD: usize = 4 + 3 + 1;
-/// The most bytes of a payload that are passed in a word, see [`Payload::with_prefix`].
+/// The most bytes of a payload passed in a word, see [`Payload::with_prefix`].
 const MAX_LEAD: usize = 6;
-/// Payloads shorter than this have a length of one byte.
+/// The least payload with a length of more than a byte.
 const SHORT: usize = 0x80;
 const _: () = assert!(2 + MAX_LEAD <= size_of::<u64>(), "length, kind and lead are a word");
 const _: () = assert!(MAX_PAYLOAD < 1 << 21, "a length takes three bytes");
@@ -22,11 +22,11 @@ const _: () = assert!(MAX_PAYLOAD < 1 << 21, "a length takes three bytes");
 pub enum FrameKind {
     /// A whole record of the engine.
     Record = 1,
-    /// A piece of a transaction that spans frames.
+    /// A piece of a transaction over several frames.
     Part = 2,
-    /// An abandoned reservation. It keeps its length and counts as resolved.
+    /// An abandoned reservation. A void keeps its length and counts as resolved.
     Void = 4,
-    /// A durable vector, against which later vectors are compressed.
+    /// A durable vector, the base for compressing later vectors.
     Anchor = 5,
     /// States the stream's mark and its durable LSN.
     Heartbeat = 6,
@@ -48,9 +48,9 @@ impl FrameKind {
 /// A frame in a [`Chunk`](crate::Chunk).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// Where it begins.
+    /// The start of the frame.
     pub start: Lsn,
-    /// Where it ends: its Lsn.
+    /// The end of the frame: its Lsn.
     pub end: Lsn,
     /// The kind.
     pub kind: FrameKind,
@@ -58,13 +58,13 @@ pub struct Frame<'a> {
     pub payload: &'a [u8],
 }
 
-/// The length of a frame with a payload of this length.
+/// The length of a frame with a payload of `payload` bytes.
 #[inline]
 pub(crate) fn len(payload: usize) -> usize {
     4 + varint::len(payload as u64) + 1 + payload
 }
 
-/// The checksum seed that all frames of a stream in an incarnation have in common.
+/// The common checksum seed of all frames of a stream in an incarnation.
 pub(crate) fn seed(uuid: &[u8; 16], stream: StreamId, incarnation: u32) -> u32 {
     checksum::append(0, [uuid, &stream.0.to_le_bytes(), &incarnation.to_le_bytes()])
 }
@@ -78,15 +78,15 @@ pub struct Payload<'a> {
 }
 
 impl<'a> Payload<'a> {
-    /// The most bytes that may follow the word, see [`Payload::with_prefix`].
+    /// The most bytes behind the word, see [`Payload::with_prefix`].
     pub const MAX_REST: usize = SHORT - 1 - MAX_LEAD;
 
     /// A payload of the low `len` bytes of `lead`, lowest first, followed by `rest`. The first
     /// bytes of a short record are cheapest to assemble in a register, and then need not be copied
     /// together with `rest`.
     ///
-    /// Panics if `len` is over six or `rest` is longer than [`MAX_REST`](Self::MAX_REST). The other
-    /// bytes of `lead` must be zero.
+    /// Panics if `len` is over six or `rest` is longer than [`MAX_REST`](Self::MAX_REST). The rest
+    /// of `lead` must be zero.
     #[inline(always)]
     pub fn with_prefix(lead: u64, len: usize, rest: &'a [u8]) -> Self {
         assert!(len <= MAX_LEAD && rest.len() <= Self::MAX_REST, "it is not short");
@@ -110,7 +110,7 @@ impl<'a, T: AsRef<[u8]> + ?Sized> From<&'a T> for Payload<'a> {
 }
 
 /// Assembles the head of a frame. Returns the first four bytes (the checksum) and the bytes behind
-/// them as little-endian words, how many bytes of the second word count, and the rest of the
+/// them as little-endian words, the number of used bytes of the second word, and the rest of the
 /// payload.
 #[inline(always)]
 pub(crate) fn head<'a>(
@@ -141,14 +141,14 @@ fn sum(seed: u32, start: Lsn, head: &[u8], payload: &[u8]) -> u32 {
     checksum::append(seed, [&start.to_le_bytes(), head, payload])
 }
 
-/// Reads the length of a frame from its first bytes; None if these cannot begin a frame.
+/// Reads the length of a frame from its first bytes; None if no frame can begin so.
 #[inline]
 pub(crate) fn peek_len(bytes: &[u8]) -> Option<usize> {
     let (payload, used) = varint::get(bytes.get(4..)?)?;
     (payload <= MAX_PAYLOAD as u64).then(|| 4 + used + 1 + payload as usize)
 }
 
-/// Splits off the frame at the start of `bytes` without verifying its checksum.
+/// Splits off the frame at the start of `bytes` without verifying the checksum.
 #[inline]
 pub(crate) fn split(bytes: &[u8], start: Lsn) -> Result<Frame<'_>, &'static str> {
     let length = peek_len(bytes).ok_or("the length of the frame is not valid")?;
@@ -160,7 +160,7 @@ pub(crate) fn split(bytes: &[u8], start: Lsn) -> Result<Frame<'_>, &'static str>
     Ok(Frame { start, end, kind, payload })
 }
 
-/// Splits off the frame at the start of `bytes` and verifies its checksum.
+/// Splits off the frame at the start of `bytes` and verifies the checksum.
 #[inline]
 pub(crate) fn check(bytes: &[u8], start: Lsn, seed: u32) -> Result<Frame<'_>, &'static str> {
     let frame = split(bytes, start)?;
@@ -172,7 +172,7 @@ pub(crate) fn check(bytes: &[u8], start: Lsn, seed: u32) -> Result<Frame<'_>, &'
     Ok(frame)
 }
 
-/// Corrects the checksum of what may be a frame, for tests; returns its length.
+/// Corrects the checksum of a possible frame, for tests; returns the frame's length.
 pub(crate) fn fix_checksum(bytes: &mut [u8], start: Lsn, seed: u32) -> Option<usize> {
     let length = peek_len(bytes)?;
     let (stored, rest) = bytes.get_mut(..length)?.split_first_chunk_mut::<4>()?;
@@ -180,7 +180,7 @@ pub(crate) fn fix_checksum(bytes: &mut [u8], start: Lsn, seed: u32) -> Option<us
     Some(length)
 }
 
-/// Encodes the payload of an anchor that states this vector.
+/// Encodes the payload of an anchor with the vector `lanes`.
 pub(crate) fn anchor_payload(out: &mut Vec<u8>, lanes: &[Lsn]) {
     out.clear();
     for lane in lanes {
@@ -188,7 +188,7 @@ pub(crate) fn anchor_payload(out: &mut Vec<u8>, lanes: &[Lsn]) {
     }
 }
 
-/// Decodes the vector in an anchor's payload; None if it does not have `out.len()` components.
+/// Decodes the vector in an anchor's payload; None if the number of components is not `out.len()`.
 pub fn read_anchor(payload: &[u8], out: &mut [Lsn]) -> Option<()> {
     if payload.len() != out.len() * 8 {
         return None;
@@ -199,7 +199,7 @@ pub fn read_anchor(payload: &[u8], out: &mut [Lsn]) -> Option<()> {
     Some(())
 }
 
-/// Decodes a heartbeat: its mark and the durable LSN that it states.
+/// Decodes a heartbeat: the mark and the stated durable LSN.
 pub fn read_heartbeat(payload: &[u8]) -> Option<(u64, Lsn)> {
     let (mark, durable) = payload.split_at_checked(8)?;
     Some((u64::from_le_bytes(mark.try_into().ok()?), u64::from_le_bytes(durable.try_into().ok()?)))

@@ -1,10 +1,10 @@
 //! The frontier: the durable positions and marks of all streams, and the waiters for them.
 //!
-//! A frontier of N streams has 2N + 1 *lanes*, numbers that only grow, each with a name: its
-//! [`Lane`]. Lanes 0 to N - 1 are the streams' durable positions. Lanes N to 2N - 1 are *marks*: a
-//! stream's mark m says that every frame of it with a number up to m is before a durable statement
-//! of m. Which numbers frames have, if any, is up to the engine. Lane 2N is the *common mark*, the
-//! lowest mark of all streams: all frames with numbers up to it are durable.
+//! A frontier of N streams has 2N + 1 *lanes*, numbers that only grow, each named by a [`Lane`].
+//! Lanes 0 to N - 1 are the streams' durable positions. Lanes N to 2N - 1 are *marks*: a stream's
+//! mark m says that every frame of the stream with a number up to m is before a durable statement
+//! of m. The engine chooses the numbers of frames, if any. Lane 2N is the *common mark*, the lowest
+//! mark of all streams: all frames with numbers up to the common mark are durable.
 
 use crate::Lsn;
 use crate::error::Poisoned;
@@ -21,11 +21,11 @@ use std::task::Waker;
 
 #[derive(Debug)]
 struct FrontierSlot {
-    /// Raised by the stream's flusher after a sync (the common mark by the flusher that raised
-    /// a mark); read by all threads.
+    /// Raised by the stream's flusher after a sync (the common mark by the flusher that raised a
+    /// mark); read by all threads.
     durable: Watermark,
-    /// The lowest position for which a waker is parked, `u64::MAX` if none. Written under the lock;
-    /// read by the flusher without it.
+    /// The lowest position with a parked waker, `u64::MAX` if none. Written under the lock; read by
+    /// the flusher without it.
     lowest: AtomicU64,
     parked: Mutex<Parked>,
     /// The event on which the flusher naps while work collects; notified by waiters.
@@ -45,7 +45,7 @@ struct Parked {
 }
 
 impl Parked {
-    /// The lowest number for which a waker is parked, `u64::MAX` if none.
+    /// The lowest number with a parked waker, `u64::MAX` if none.
     fn lowest(&self) -> u64 {
         self.by_number.first_key_value().map_or(u64::MAX, |((number, _), _)| *number)
     }
@@ -79,7 +79,7 @@ pub struct Frontier {
     lanes: Box<[Padded<FrontierSlot>]>,
     streams: usize,
     poison: Poison,
-    /// How many wakers have panicked. Written by the threads that wake, read for metrics: Relaxed.
+    /// The number of panicked wakers. Written by the waking threads, read for metrics: Relaxed.
     panicked: AtomicU64,
 }
 
@@ -99,7 +99,7 @@ impl Frontier {
                 wanted: AtomicBool::new(false),
             })
         };
-        // No number of this incarnation has been stated yet.
+        // No number of the incarnation has been stated yet.
         let marks = std::iter::repeat_n(0, streams + 1);
         let lanes = starts.iter().copied().chain(marks).map(lane).collect();
         Self { lanes, streams, poison: Poison::default(), panicked: AtomicU64::new(0) }
@@ -139,7 +139,7 @@ impl Frontier {
     }
 
     /// Copies the lanes, one by one and not atomically: each lane only grows, and every rule over a
-    /// frontier is monotone, so an older value can only make it answer "not yet".
+    /// frontier is monotone, so an older value can only give the answer "not yet".
     #[inline]
     pub fn load_into(&self, out: &mut [Lsn]) {
         debug_assert!(out.len() <= self.lanes.len(), "there is no lane {}", self.lanes.len());
@@ -155,7 +155,7 @@ impl Frontier {
         self.lanes.iter().zip(lv).all(|(lane, &lsn)| lane.durable.get() >= lsn)
     }
 
-    /// Whether the log has stopped. What is durable stays durable.
+    /// Whether the log has stopped. Durable records stay durable.
     pub(crate) fn poisoned(&self) -> Option<Poisoned> {
         self.poison.get()
     }
@@ -175,16 +175,16 @@ impl Frontier {
             return Ok(());
         }
         match self.poison.get() {
-            // The sync may have returned between the two checks: then it is durable anyway.
+            // The sync may have returned between the two checks: then the number is durable anyway.
             Some(poisoned) if durable.get() < number => Err(poisoned),
             _ => Ok(()),
         }
     }
 
     /// Parks a waker until a lane has reached `number`, or the log stops. The waker may be woken
-    /// early, and is woken at once if there is nothing to wait for: check again when it is. Lanes
+    /// early, and is woken at once if there is nothing to wait for: check again after waking. Lanes
     /// other than the streams' positions: see [`Log::register`](crate::Log::register). Returns the
-    /// waker's key, by which it can be [withdrawn](Self::withdraw).
+    /// waker's key, for [withdrawing](Self::withdraw) the waker.
     pub(crate) fn register(&self, lane: Lane, number: u64, waker: Waker) -> u64 {
         self.hurry(lane);
         self.park(lane, number, waker)
@@ -198,7 +198,7 @@ impl Frontier {
             let key = parked.next;
             parked.next += 1;
             parked.by_number.insert((number, key), waker);
-            // Announce, then check (Dekker with `raise` and `stop`, which use the opposite order).
+            // Announce, then check (Dekker with `raise` and `stop`, in the opposite order there).
             slot.lowest.fetch_min(number, Ordering::SeqCst);
             key
         };
@@ -229,11 +229,11 @@ impl Frontier {
         (parked.sum(), self.panicked.load(Ordering::Relaxed))
     }
 
-    /// Withdraws a parked waker, if it has not been woken.
+    /// Withdraws a parked waker, if not woken yet.
     pub(crate) fn withdraw(&self, lane: Lane, number: u64, key: u64) {
         let slot = self.slot(lane);
-        // Dropped after the lock is released: it may be the last reference to a task, whose own
-        // tickets then withdraw their wakers.
+        // Dropped after the lock is released: the waker may be the last reference to a task, and
+        // the task's own tickets then withdraw further wakers.
         let withdrawn;
         let mut parked = slot.parked.lock().unwrap_or_else(|e| e.into_inner());
         debug_assert!(key < parked.next, "waker {key} was never parked");
@@ -243,13 +243,13 @@ impl Frontier {
                 slot.lowest.load(Ordering::SeqCst) <= number,
                 "a flusher would not have found the waker parked at {number}"
             );
-            // Under the lock, like every change of `lowest`: no parked waker is below it.
+            // Under the lock, like every change of `lowest`: no parked waker is below `lowest`.
             slot.lowest.store(parked.lowest(), Ordering::SeqCst);
         }
     }
 
-    /// [Wakes](Self::wake_early) the flusher of a position. Lanes of marks have no flusher of
-    /// their own.
+    /// [Wakes](Self::wake_early) the flusher of a position. Lanes of marks have no separate
+    /// flusher.
     fn hurry(&self, lane: Lane) {
         if let LaneKind::Position(stream) = lane.kind(self.streams) {
             self.wake_early(stream);
@@ -280,16 +280,15 @@ impl Frontier {
         self.slot(lane).parked.lock().unwrap_or_else(|e| e.into_inner()).by_number.len()
     }
 
-    /// Raises the stream's durable position and, if its flusher has stated one durably, its
-    /// mark. Only the stream's flusher calls this.
+    /// Raises the stream's durable position and, after a durable statement of a mark, the stream's
+    /// mark. Called only by the stream's flusher.
     pub(crate) fn raise(&self, stream: usize, lsn: Lsn, mark: Option<u64>) {
         debug_assert!(self.durable(stream) <= lsn, "what is durable above {lsn} would not be so");
         self.raise_lane(Lane::position(stream), lsn);
         if let Some(mark) = mark {
-            // After the position: a thread that sees the mark sees that its frame is durable.
+            // After the position: a thread that sees the mark sees the mark's frame as durable.
             self.raise_lane(self.mark_lane(stream), mark);
-            // If two flushers raise their marks concurrently, the later one in the SeqCst
-            // order sees both.
+            // If two flushers raise marks concurrently, the later in the SeqCst order sees both.
             let marks = &self.lanes[self.streams..2 * self.streams];
             let common = marks.iter().map(|lane| lane.durable.get_ordered()).min().unwrap_or(0);
             if common > self.at(self.common_lane()) {
@@ -307,13 +306,13 @@ impl Frontier {
         slot.durable.raise(to);
         debug_assert!(to <= slot.durable.get(), "{lane:?} was not raised to {to}, or has fallen");
         if slot.lowest.load(Ordering::SeqCst) <= to {
-            // A waker that waits for this log would wait for this thread.
+            // A waker waiting for the log would wait for the current thread.
             let _mark = OnDatabaseThread::begin();
             self.wake_up_to(slot, to);
         }
     }
 
-    /// Sleeps until `durable` reaches `lsn` or the log stops; whether it was reached.
+    /// Sleeps until `durable` reaches `lsn` or the log stops; returns whether `lsn` was reached.
     pub(crate) fn reached(&self, stream: usize, lsn: Lsn) -> bool {
         self.lanes[stream].durable.wait_at_least(lsn, || self.poison.is_set())
     }
@@ -421,8 +420,9 @@ mod loom_tests {
         }
     }
 
-    /// A transaction that needs two streams parks at one after the other, as a ticket and a commit
-    /// queue do. It is woken each time, and is admitted once both are durable and not before.
+    /// A transaction with a need of two streams parks at each in turn, like a ticket and a commit
+    /// queue. The transaction is woken each time, and is admitted once both are durable and not
+    /// before.
     #[test]
     fn a_transaction_moves_from_stream_to_stream() {
         bounded().check(|| {
@@ -431,7 +431,7 @@ mod loom_tests {
             let flusher = |stream: usize| {
                 let shared = sync::Arc::clone(&shared);
                 loom::thread::spawn(move || {
-                    // Relaxed: the frontier has to make it visible.
+                    // Relaxed: the frontier has to make the store visible.
                     shared.1[stream].store(1, Ordering::Relaxed);
                     shared.0.raise(stream, 1, None);
                 })
@@ -453,7 +453,7 @@ mod loom_tests {
         });
     }
 
-    /// The path of a record: reserved, filled, announced to a flusher that may sleep, flushed,
+    /// The path of a record: reserved, filled, announced to a possibly sleeping flusher, flushed,
     /// acknowledged. Neither thread misses a wake-up, and the bytes are visible.
     #[test]
     fn a_writer_and_a_sleeping_flusher_never_miss_each_other() {

@@ -1,5 +1,4 @@
-//! Entry points for tests that feed arbitrary bytes to the decoders. Not part of the public
-//! interface.
+//! Entry points for tests of the decoders with arbitrary bytes. Not part of the public interface.
 
 use crate::format::VERSION;
 use crate::format::{BATCH_HEADER, BatchHeader, SegmentHeader};
@@ -9,7 +8,7 @@ use crate::stream_id::StreamId;
 use crate::{compress, varint};
 use std::path::Path;
 
-/// Decodes bytes as all that a segment contains: headers, frames, numbers, vectors.
+/// Decodes bytes as all parts of a segment: headers, frames, numbers, vectors.
 pub fn pieces(bytes: &[u8]) {
     if let Ok(header) = SegmentHeader::decode(bytes) {
         let again = SegmentHeader::decode(&header.encode());
@@ -54,8 +53,8 @@ pub fn manifest(bytes: &[u8]) {
     }
 }
 
-/// Corrects the checksums of a segment, wherever it has the shape of headers and frames, so that
-/// what they protect is decoded.
+/// Corrects the checksums of a segment, wherever the bytes have the shape of headers and frames, so
+/// the protected bytes are decoded.
 pub fn fix_segment_checksums(
     bytes: &mut [u8],
     uuid: &[u8; 16],

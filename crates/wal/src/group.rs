@@ -1,10 +1,10 @@
-//! Frames that collect in a stream for the next flush: group commit by count.
+//! Frames collected in a stream for the next flush: group commit by count.
 
 use hyades_platform::sync::Padded;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Counts frames while a flush interval collects them. A hint when to flush, and so Relaxed: a
-/// frame that is missed is flushed when the interval ends.
+/// Counts frames collected by a flush interval. A hint when to flush, and so Relaxed: a missed
+/// frame is flushed when the interval ends.
 #[derive(Debug, Default)]
 pub(crate) struct Group {
     /// Frames filled so far. Written by writers, read by all.
@@ -14,7 +14,7 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    /// Counts a frame that was filled. Whether it is the one that completes a group of `most`.
+    /// Counts a filled frame. Returns whether the frame completes a group of `most`.
     pub(crate) fn add(&self, most: u64) -> bool {
         let filled = self.filled.fetch_add(1, Relaxed) + 1;
         filled.saturating_sub(self.flushed.load(Relaxed)) == most
@@ -26,7 +26,7 @@ impl Group {
         most.is_some_and(|most| collected() >= most)
     }
 
-    /// Begins the next group: a flush takes what was filled.
+    /// Begins the next group: a flush takes the filled frames.
     pub(crate) fn flush(&self) {
         self.flushed.store(self.filled.load(Relaxed), Relaxed);
     }

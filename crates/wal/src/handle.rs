@@ -1,7 +1,7 @@
-//! The resources that end with the last handle to a log: its threads, its directories' locks, its
-//! manifest. Also truncation.
+//! The resources bound to the last handle of a log: threads, directory locks, the manifest. Also
+//! truncation.
 //!
-//! Invariant: no file is removed or reused before the manifest durably stops naming it.
+//! Invariant: no file is removed or reused before the manifest durably stops naming the file.
 
 use crate::Lsn;
 use crate::error::Error;
@@ -20,7 +20,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 
-/// Everything that ends with the last [`Log`](crate::Log) handle.
+/// The resources released with the last [`Log`](crate::Log) handle.
 #[derive(Debug)]
 pub(crate) struct Handle {
     pub(crate) shared: Arc<Shared>,
@@ -92,29 +92,31 @@ impl Handle {
         Ok(())
     }
 
-    /// Waits for the threads to end; the log has stopped already. Returns what is left, the
-    /// directory locks.
+    /// Waits for the threads to end; the log has stopped already. Returns the rest, the directory
+    /// locks.
     pub(crate) fn join(&self) -> Running {
         for stream in &self.shared.streams {
             stream.wake.notify();
             self.shared.frontier.wake_early(stream.lane);
         }
-        // A stepped flusher and the shared state hold each other: this breaks the cycle. (Where
-        // writers flush, the stream's thread does that: this may be it, in a waker.)
+        // A stepped flusher and the shared state hold each other: dropping the flusher breaks the
+        // cycle. (Where writers flush, the stream's thread drops the flusher: the current thread
+        // may be the stream's thread, in a waker.)
         if self.shared.options.stepped {
             self.shared.stepped.iter().for_each(|flusher| drop(locked(flusher).take()));
         }
         let mut running = std::mem::take(&mut *locked(&self.running));
-        // Dropping the sender is not enough: the flusher whose thread this may be still has one.
+        // Dropping the sender is not enough: the current thread may be a flusher's, and the flusher
+        // still has a sender.
         if let Some(requests) = running.requests.take() {
             // If sending fails, the preparer has ended already.
             let _ = requests.send(Request::Stop);
         }
-        // A segment that is being prepared is finished at once.
+        // A segment in preparation is finished at once.
         let _urgent = self.shared.urgency.begin();
         let me = std::thread::current().id();
         let threads = running.flushers.drain(..).chain(running.preparer.take());
-        // A waker may drop the last handle on a flusher's own thread, which cannot join itself.
+        // A waker may drop the last handle on a flusher's own thread; a thread cannot join itself.
         for thread in threads.filter(|t| t.thread().id() != me) {
             // A panic of the thread has poisoned the log; nothing else can be done about it.
             let _ = thread.join();
@@ -122,9 +124,9 @@ impl Handle {
         running
     }
 
-    /// Durably changes the manifest: it names the checkpoint, and neither the earlier incarnations
-    /// nor the segments of lanes below the positions `up_to`, and has the catalogue if one is
-    /// given. Then releases the files that it no longer names. Returns the manifest before.
+    /// Durably changes the manifest: the new manifest names the checkpoint, and neither the earlier
+    /// incarnations nor the segments of lanes below the positions `up_to`, and has the catalogue if
+    /// given. Then releases the files no longer named. Returns the manifest before.
     fn truncate(
         &self,
         up_to: &[(usize, Lsn)],
@@ -150,7 +152,7 @@ impl Handle {
         let mut gone = Vec::new();
         for &(lane, up_to) in up_to {
             let segments = locked(&self.shared.segments[lane]);
-            // A segment can go if the next one begins at or below the position.
+            // A segment can go if the next segment begins at or below the position.
             let n = segments.windows(2).take_while(|pair| pair[1].1 <= up_to).count();
             debug_assert!(
                 n < segments.len().max(1),
@@ -168,8 +170,8 @@ impl Handle {
             }
         }
         let device = &*self.shared.options.device;
-        // What is truncated, or skipped from now on, may hold the last statement of a stream's
-        // mark.
+        // The truncated frames, or frames skipped from now on, may hold the last statement of a
+        // stream's mark.
         if let Some(newest) = next.incarnations.last_mut() {
             for (lane, dim) in newest.dims.iter_mut().enumerate() {
                 dim.mark = self.shared.frontier.mark(lane);
@@ -186,8 +188,8 @@ impl Handle {
         Ok(before)
     }
 
-    /// Removes or recycles the files that `before` names and `next` does not. A file that stays is
-    /// a leftover, which the next opening removes.
+    /// Removes or recycles the files named by `before` and not by `next`. A remaining file is a
+    /// leftover, removed by the next opening.
     fn release(&self, before: &Manifest, next: &Manifest, gone: &[(usize, usize)]) {
         let device = &*self.shared.options.device;
         for &(lane, n) in gone {
@@ -250,7 +252,7 @@ impl Handle {
             incarnations
                 .filter_map(|dim| {
                     let from = manifest.stream(dim.stream)?.kept_from.max(dim.start);
-                    // An end that is still open counts the same in both manifests.
+                    // A still open end counts the same in both manifests.
                     Some(u128::from(dim.end.unwrap_or(u64::MAX).saturating_sub(from)))
                 })
                 .sum()
@@ -259,7 +261,7 @@ impl Handle {
     }
 }
 
-/// Keeps only the newest incarnation and its streams.
+/// Keeps only the newest incarnation and the streams of the incarnation.
 fn keep_newest_incarnation(manifest: &mut Manifest) {
     let Some(newest) = manifest.incarnations.pop() else { return };
     manifest.streams.retain(|s| newest.dims.iter().any(|d| d.stream == s.id));

@@ -1,13 +1,13 @@
 //! The slots of a frontier, by name.
 
-/// A lane of the [`Frontier`](crate::Frontier): a stream's durable position, a stream's mark,
-/// or the common mark. Its index depends on the number of streams, so a frontier, or a vector
-/// of all its slots, of N streams only has the lanes that were made for N streams.
+/// A lane of the [`Frontier`](crate::Frontier): a stream's durable position, a stream's mark, or
+/// the common mark. Its index depends on the number of streams, so a frontier, or a vector of all
+/// slots, of N streams only has the lanes made for N streams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 pub struct Lane(u16);
 
-/// What a slot holds, with the stream whose it is.
+/// The content of a slot, with its stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LaneKind {
     /// A stream's durable position.
@@ -19,7 +19,7 @@ pub enum LaneKind {
 }
 
 impl Lane {
-    /// The number of slots of a frontier of this many streams.
+    /// The number of slots of a frontier of `streams` streams.
     #[inline]
     pub const fn count(streams: usize) -> usize {
         2 * streams + 1
@@ -45,7 +45,7 @@ impl Lane {
         Lane(2 * streams as u16)
     }
 
-    /// What the slot holds in a frontier of this many streams.
+    /// The content of the slot in a frontier of `streams` streams.
     #[inline]
     pub const fn kind(self, streams: usize) -> LaneKind {
         let index = self.index();
@@ -59,7 +59,7 @@ impl Lane {
         }
     }
 
-    /// Its index in a vector of all slots.
+    /// The index in a vector of all slots.
     #[inline]
     pub const fn index(self) -> usize {
         self.0 as usize
@@ -72,8 +72,8 @@ impl Lane {
         (0..lanes as u16).map(Lane)
     }
 
-    /// The slots with their numbers in `vector`, which begins with slot 0: an LSN vector, or a
-    /// vector of all slots.
+    /// The slots with the numbers in `vector`, from slot 0 on: an LSN vector, or a vector of all
+    /// slots.
     #[inline]
     pub fn each(vector: &[u64]) -> impl Iterator<Item = (Lane, u64)> {
         Lane::first(vector.len()).zip(vector.iter().copied())

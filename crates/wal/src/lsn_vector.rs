@@ -2,8 +2,9 @@
 //!
 //! Two operations matter, element-wise maximum and comparison (Taurus, VLDB 2020, sections 3.1 and
 //! 4.2). Wide vectors use the processor's vector instructions, chosen once; for up to
-//! [`INLINE_LANES`] components the plain loop is inlined, because an indirect call would cost more
-//! than it saves. Components have 64 bits: the paper's 32-bit instruction wraps after 4 GiB of log.
+//! [`INLINE_LANES`] components the plain loop is inlined, because the cost of an indirect call
+//! would exceed the gain. Components have 64 bits: the paper's 32-bit instruction wraps after 4 GiB
+//! of log.
 
 use crate::Lsn;
 use smallvec::SmallVec;
@@ -12,7 +13,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 /// The most components a vector may have: the most streams of an incarnation.
 pub const MAX_LANES: usize = 64;
-/// Vectors with up to this many components are stored inline and handled by inlined code.
+/// The most components of an inline vector: shorter vectors are stored inline and handled by
+/// inlined code.
 pub const INLINE_LANES: usize = 8;
 
 const UNKNOWN: u8 = 0;
@@ -20,8 +22,8 @@ const PORTABLE: u8 = 1;
 const AVX2: u8 = 2;
 const AVX512: u8 = 3;
 
-/// The implementation used for wide vectors. Threads that initialize it concurrently write the same
-/// value (a benchmark may change it); Relaxed, since every value in it is right at all times.
+/// The implementation used for wide vectors. Threads in a concurrent initialization write the same
+/// value (a benchmark may change the value); Relaxed, since every value is right at all times.
 static CHOSEN: AtomicU8 = AtomicU8::new(UNKNOWN);
 
 fn choose() -> u8 {
@@ -53,13 +55,13 @@ fn chosen() -> u8 {
 }
 
 /// Whether [`join`] and [`covers`] use the processor's vector instructions on wide vectors: then a
-/// caller passes whole vectors instead of groups of components that stay in registers.
+/// caller passes whole vectors instead of groups of components kept in registers.
 #[inline]
 pub fn uses_vector_instructions() -> bool {
     chosen() != PORTABLE
 }
 
-/// Makes wide vectors use the portable code (true), or what the processor has (false). For
+/// Makes wide vectors use the portable code (true), or the processor's instructions (false). For
 /// benchmarks; either gives the same results.
 pub fn set_portable(portable: bool) {
     CHOSEN.store(if portable { PORTABLE } else { choose() }, Ordering::Relaxed);
@@ -105,8 +107,8 @@ mod wide {
     }
 }
 
-/// `dst[i] = max(dst[i], src[i])` for every component. Both have the same length; components that
-/// only one of them has are left as they are.
+/// `dst[i] = max(dst[i], src[i])` for every component. Both have the same length; surplus
+/// components of the longer vector stay unchanged.
 #[inline]
 pub fn join(dst: &mut [u64], src: &[u64]) {
     debug_assert_eq!(dst.len(), src.len(), "vectors of different incarnations");
@@ -118,12 +120,12 @@ pub fn join(dst: &mut [u64], src: &[u64]) {
         return join_loop(dst, src);
     }
     match chosen() {
-        // SAFETY: the function may run only on a processor with avx512f and avx512vl. `CHOSEN` has
-        // this value only if `choose` found both.
+        // SAFETY: the function may run only on a processor with avx512f and avx512vl. `CHOSEN` is
+        // `AVX512` only if `choose` found both.
         #[cfg(target_arch = "x86_64")]
         AVX512 => unsafe { wide::join_avx512(dst, src) },
-        // SAFETY: the function may run only on a processor with avx2. `CHOSEN` has this value only
-        // if `choose` found it.
+        // SAFETY: the function may run only on a processor with avx2. `CHOSEN` is `AVX2` only if
+        // `choose` found avx2.
         #[cfg(target_arch = "x86_64")]
         AVX2 => unsafe { wide::join_avx2(dst, src) },
         _ => join_loop(dst, src),
@@ -138,12 +140,12 @@ pub fn covers(upper: &[u64], lower: &[u64]) -> bool {
         return covers_loop(upper, lower);
     }
     match chosen() {
-        // SAFETY: the function may run only on a processor with avx512f and avx512vl. `CHOSEN` has
-        // this value only if `choose` found both.
+        // SAFETY: the function may run only on a processor with avx512f and avx512vl. `CHOSEN` is
+        // `AVX512` only if `choose` found both.
         #[cfg(target_arch = "x86_64")]
         AVX512 => unsafe { wide::covers_avx512(upper, lower) },
-        // SAFETY: the function may run only on a processor with avx2. `CHOSEN` has this value only
-        // if `choose` found it.
+        // SAFETY: the function may run only on a processor with avx2. `CHOSEN` is `AVX2` only if
+        // `choose` found avx2.
         #[cfg(target_arch = "x86_64")]
         AVX2 => unsafe { wide::covers_avx2(upper, lower) },
         _ => covers_loop(upper, lower),

@@ -22,7 +22,7 @@ pub(crate) const MANIFEST: &str = "MANIFEST";
 /// The marker's file name.
 pub(crate) const MARKER: &str = "HYADES";
 
-/// What is known of the log before any segment is read.
+/// The state of the log known before any segment is read.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
     #[serde(with = "hex")]
@@ -35,9 +35,9 @@ pub struct Manifest {
     pub epoch_floor: u64,
     /// The last known paths of the directories. Informational: markers identify directories.
     pub dirs: Vec<PathBuf>,
-    /// The streams whose files still exist.
+    /// The streams with files.
     pub streams: Vec<StreamEntry>,
-    /// The incarnations that still have frames, oldest first.
+    /// The incarnations with frames left, oldest first.
     pub incarnations: Vec<Incarnation>,
     /// The engine's catalogue, as of the newest incarnation.
     #[serde(with = "hex")]
@@ -53,15 +53,15 @@ pub struct Manifest {
 /// A stream.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StreamEntry {
-    /// Its id, which is never used for another stream.
+    /// The stream's id, never used for another stream.
     pub id: StreamId,
-    /// Its directory, an index of [`Manifest::dirs`].
+    /// The stream's directory, an index of [`Manifest::dirs`].
     pub dir: usize,
-    /// Segments below this one are truncated.
+    /// The lowest sequence number of a kept segment; lower segments are truncated.
     pub first_sequence: u64,
-    /// Frames below this position are truncated.
+    /// The lowest kept position: frames below are truncated.
     pub kept_from: Lsn,
-    /// Whether the newest incarnation writes to it; used only while a log is being opened.
+    /// Whether the newest incarnation writes to the stream; used only while a log is being opened.
     #[serde(skip)]
     pub(crate) active: bool,
 }
@@ -71,29 +71,29 @@ pub struct StreamEntry {
 pub struct Incarnation {
     /// From 1.
     pub number: u32,
-    /// Whether it has no command records, so that replay may order by row version alone.
+    /// Whether the incarnation has no command records, so replay may order by row version alone.
     pub data_only: bool,
     /// The logging protocol's name.
     pub protocol: String,
     /// The engine's settings.
     pub settings: BTreeMap<String, String>,
-    /// Whether it was closed cleanly.
+    /// Whether the incarnation was closed cleanly.
     pub clean: bool,
-    /// The dimensions of its vectors.
+    /// The dimensions of the incarnation's vectors.
     pub dims: Vec<Dimension>,
 }
 
-/// A dimension of vectors: a stream, and the incarnation's range of it.
+/// A dimension of vectors: a stream, and the incarnation's range of the stream.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Dimension {
     /// The stream's id.
     pub stream: StreamId,
-    /// Where the incarnation begins in it.
+    /// The incarnation's start in the stream.
     pub start: Lsn,
-    /// Where it ends; None until that is known.
+    /// The incarnation's end in the stream; None until known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<Lsn>,
-    /// A mark that was durable when this was written; the frame that stated it may have been
+    /// A mark durable before the manifest was written; the frame with the mark may have been
     /// truncated since. 0 where frames have no numbers.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub mark: u64,
@@ -103,32 +103,32 @@ fn is_zero(mark: &u64) -> bool {
     *mark == 0
 }
 
-/// The incarnation's setting that says whether its records have numbers: [`SEPARATE_NUMBERS`] if
-/// they do, or [`NUMBERS_ARE_VERSIONS`].
+/// The incarnation's setting for the numbers of records: [`SEPARATE_NUMBERS`] if records have
+/// numbers, or [`NUMBERS_ARE_VERSIONS`].
 pub const MARKS: &str = "marks";
 /// The value of [`MARKS`] where records have numbers.
 pub const SEPARATE_NUMBERS: &str = "yes";
-/// The value of [`MARKS`] where the number of a record is the version of the rows that it writes,
-/// and its head states none.
+/// The value of [`MARKS`] where the number of a record is the version of the rows written by the
+/// record, and the record's head states none.
 pub const NUMBERS_ARE_VERSIONS: &str = "versions";
 
-/// The incarnation's setting that says by what a replay of its commands tells the versions of a row
-/// apart: [`BY_TIMESTAMP`]. Absent where rows have one version at replay.
+/// The incarnation's setting that says how a replay of commands tells the versions of a row apart:
+/// [`BY_TIMESTAMP`]. Absent where rows have one version at replay.
 pub const VERSIONS: &str = "versions";
 /// The only value of [`VERSIONS`].
 pub const BY_TIMESTAMP: &str = "timestamps";
 
-/// The incarnation's setting that says that its records are calls that were logged before they ran:
-/// a replayed call may abort. Its value says how tables were spread over partitions.
+/// The incarnation's setting for records of calls logged before they ran: a replayed call may
+/// abort. The value states the distribution of tables over partitions.
 pub const CALLS: &str = "calls";
 
-/// The incarnation's setting that says that its records may state what changed in long values.
+/// The incarnation's setting for records with edits of long values.
 pub const EDITS: &str = "edits";
 /// The only value of [`EDITS`].
 pub const WITH_SPLICES: &str = "splices";
 
-/// The incarnation's setting that says how the frames of single rows name their transaction. Absent
-/// in logs of earlier versions, where each states its Lsn.
+/// The incarnation's setting that says how the frames of single rows name the transaction. Absent
+/// in logs of earlier versions, where each frame states its transaction's Lsn.
 pub const ROW_HEADS: &str = "row-heads";
 /// The only value of [`ROW_HEADS`].
 pub const SHORT_HEADS: &str = "short";
@@ -138,23 +138,23 @@ pub const SHORT_HEADS: &str = "short";
 pub struct Checkpoint {
     /// From 1.
     pub number: u64,
-    /// The cut: it holds the rows as the transactions of all epochs up to this one have left them.
+    /// The cut: the checkpoint holds the rows as left by the transactions of all epochs up to the
+    /// cut.
     pub cut: u64,
-    /// The incarnation that it was taken in.
+    /// The incarnation of the checkpoint.
     pub incarnation: u32,
-    /// If fuzzy, that is, if rows of later epochs may be in it: the epoch in which the last row was
-    /// read.
+    /// If fuzzy (rows of later epochs may be included): the epoch in which the last row was read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scan_end: Option<u64>,
     /// When the cut was made or, if fuzzy, the last row was read; microseconds since 1970.
     pub taken_at_us: u64,
-    /// Hidden row ids below this may have been given out.
+    /// Hidden row ids below this number may have been given out.
     pub next_row_id: u64,
     /// The number of rows in all parts.
     pub rows: u64,
     /// The files.
     pub parts: Vec<CheckpointPart>,
-    /// For each stream of the incarnation, the position from which the log is still needed.
+    /// For each stream of the incarnation, the lowest position of the log still needed.
     pub streams: Vec<Covered>,
 }
 
@@ -172,7 +172,7 @@ pub struct CheckpointPart {
     pub dir: usize,
     /// Its length in bytes.
     pub bytes: u64,
-    /// The rows in it.
+    /// The rows in the part.
     pub rows: u64,
 }
 
@@ -181,8 +181,7 @@ pub struct CheckpointPart {
 pub struct Covered {
     /// The stream's id.
     pub stream: StreamId,
-    /// No frame of an epoch above the cut begins below this position, to which the stream was
-    /// durable.
+    /// No frame of an epoch above the cut begins below this durable position.
     pub from: Lsn,
 }
 
@@ -203,7 +202,7 @@ pub struct IncarnationSettings {
     pub data_only: bool,
     /// The logging protocol's name.
     pub protocol: String,
-    /// Other settings, which the log does not interpret.
+    /// Further settings, not interpreted by the log.
     pub settings: BTreeMap<String, String>,
 }
 
@@ -253,7 +252,7 @@ impl Marker {
 }
 
 impl Manifest {
-    /// The manifest of a log that has no incarnation yet.
+    /// The manifest of a log without an incarnation.
     pub(crate) fn fresh(uuid: [u8; 16], block_bytes: usize) -> Self {
         Self {
             uuid: uuid.to_vec(),
@@ -270,7 +269,7 @@ impl Manifest {
         }
     }
 
-    /// The position from which this stream of this incarnation is needed besides the checkpoint.
+    /// Returns the lowest position of an incarnation's stream still needed besides the checkpoint.
     pub fn covered(&self, incarnation: u32, stream: StreamId) -> Option<Lsn> {
         let checkpoint = self.checkpoint.as_ref().filter(|c| c.incarnation == incarnation)?;
         checkpoint.streams.iter().find(|s| s.stream == stream).map(|s| s.from)
@@ -282,7 +281,7 @@ impl Manifest {
         self.streams.iter().any(|stream| stream.dir == dir) || parts.any(|part| part.dir == dir)
     }
 
-    /// Whether a file of this name in directory `dir` is a part of the checkpoint.
+    /// Whether file `name` in directory `dir` is a part of the checkpoint.
     pub(crate) fn names_part(&self, dir: usize, name: &str) -> bool {
         self.checkpoint.as_ref().is_some_and(|c| {
             let parts = c.parts.iter().enumerate();
@@ -290,7 +289,7 @@ impl Manifest {
         })
     }
 
-    /// The newest incarnation, if there was one.
+    /// The newest incarnation, if any.
     pub fn newest(&self) -> Option<&Incarnation> {
         self.incarnations.last()
     }
@@ -349,7 +348,7 @@ impl Manifest {
         write_atomically(device, &dir.join(MANIFEST), &seal(self, version))
     }
 
-    /// Checks what the rest of the code relies on.
+    /// Checks the invariants of a manifest.
     pub(crate) fn check(&self, path: &Path) -> Result<(), Error> {
         let bad = |why: String| Err(Error::corrupt(path, 0, why));
         if self.uuid.len() != 16 {

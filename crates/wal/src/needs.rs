@@ -1,17 +1,16 @@
-//! The acknowledgement rule, and what a transaction waits for before it is acknowledged.
+//! The acknowledgement rule, and the positions needed by a transaction before acknowledgement.
 
 use crate::lane::Lane;
 use smallvec::SmallVec;
 
-/// **The acknowledgement rule.** A transaction that needs these positions is acknowledged by a
-/// running database, and belongs to the recovered state after a crash, iff each of them is at or
-/// below the frontier.
+/// **The acknowledgement rule.** A transaction is acknowledged by a running database, and belongs
+/// to the recovered state after a crash, iff each needed position is at or below the frontier.
 ///
-/// At run time the frontier is what the device has confirmed; at recovery it is the end of each
-/// stream's valid prefix, which is never less. A protocol that numbers its records needs *marks*,
-/// which streams state in the log: at run time the durable ones, at recovery those in the valid
-/// prefixes, which again are never less. The [`Frontier`](crate::Frontier) has a lane for each of
-/// these, named by its [`Lane`]. The rule is monotone in the frontier, hence *acknowledged implies
+/// At run time the frontier is the part confirmed by the device; at recovery the frontier is the
+/// end of each stream's valid prefix, never less. A protocol with numbered records needs *marks*,
+/// stated in the log by streams: at run time the durable marks, at recovery the marks in the valid
+/// prefixes, again never less. The [`Frontier`](crate::Frontier) has a lane for each position and
+/// mark, named by a [`Lane`]. The rule is monotone in the frontier, hence *acknowledged implies
 /// recovered*.
 #[inline]
 pub fn admits(
@@ -21,7 +20,7 @@ pub fn admits(
     first_unmet(frontier, needs).is_none()
 }
 
-/// The first of these positions that the frontier has not reached: what a waiter waits for next.
+/// Returns the first position not reached by the frontier: the next position of a waiter.
 #[inline]
 pub fn first_unmet(
     frontier: impl Fn(Lane) -> u64,
@@ -30,22 +29,22 @@ pub fn first_unmet(
     needs.into_iter().find(|&(lane, number)| !is_met(frontier(lane), number))
 }
 
-/// Whether a component of the frontier has reached a position that a transaction needs. No other
-/// code compares the two.
+/// Whether a component of the frontier has reached a needed position. Only this function compares
+/// the two.
 #[inline(always)]
 pub fn is_met(frontier: u64, needed: u64) -> bool {
     needed <= frontier
 }
 
-/// Positions or marks that the frontier has to reach before a transaction is acknowledged, by
-/// frontier lane, each lane at most once. Nearly always there is only the transaction's own, which
-/// is pushed last and stored inline.
+/// Positions or marks needed from the frontier before a transaction is acknowledged, by frontier
+/// lane, each lane at most once. Nearly always there is only the transaction's own entry, pushed
+/// last and stored inline.
 #[derive(Clone, Debug, Default)]
 pub struct Needs {
     /// 0 if there is none: position 0 is always reached.
     last: u64,
     lane: Lane,
-    /// Inline room for the others of a transaction over four streams.
+    /// Inline room for the further entries of a transaction over four streams.
     others: SmallVec<[(Lane, u64); 3]>,
 }
 
@@ -73,7 +72,7 @@ impl Needs {
         Some(popped)
     }
 
-    /// Raises the entry of a lane to at least this number; adds one if there is none.
+    /// Raises the entry of a lane to at least `number`; adds a missing entry.
     #[inline]
     pub fn raise(&mut self, (lane, number): (Lane, u64)) {
         let mut others = self.others.iter_mut();
@@ -86,17 +85,17 @@ impl Needs {
         }
     }
 
-    /// Raises the entries to at least those of `others`.
+    /// Raises the entries to at least the entries of `others`.
     #[inline]
     pub fn join(&mut self, others: &Needs) {
-        // Backwards: what was pushed last stays last.
+        // Backwards: the entry pushed last stays last.
         others.others.iter().for_each(|need| self.raise(*need));
         if others.last != 0 {
             self.raise((others.lane, others.last));
         }
     }
 
-    /// Drops the entries that the frontier has reached.
+    /// Drops the entries reached by the frontier.
     #[inline]
     pub fn forget_met(&mut self, frontier: impl Fn(Lane) -> u64) {
         if !self.others.is_empty() {
@@ -113,7 +112,7 @@ impl Needs {
         self.last == 0
     }
 
-    /// All entries, the last one first.
+    /// Returns all entries, the last first.
     pub fn iter(&self) -> impl Iterator<Item = (Lane, u64)> {
         let last = (self.last != 0).then_some((self.lane, self.last));
         last.into_iter().chain(self.others.iter().rev().copied())

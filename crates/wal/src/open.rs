@@ -1,8 +1,8 @@
-//! Opening a log: finding it, and the types that enforce recovery before use.
+//! Opening a log: finding the files, and the types that enforce recovery before use.
 //!
-//! [`open`] returns a [`Recovering`]. Its readers are read to their ends; its
-//! [`verdict`](Recovering::verdict) states that nothing durable is missing; only that verdict
-//! starts a [`Log`](crate::Log).
+//! [`open`] returns a [`Recovering`]. Its readers are read to the end; its
+//! [`verdict`](Recovering::verdict) states that nothing durable is missing; only the verdict starts
+//! a [`Log`](crate::Log).
 
 use crate::Lsn;
 use crate::error::Error;
@@ -21,7 +21,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A log that was found and locked, and to which nothing has been written.
+/// A log found and locked, without any write to its files so far.
 #[derive(Debug)]
 pub struct Recovering {
     pub(crate) options: LogOptions,
@@ -32,21 +32,21 @@ pub struct Recovering {
     /// Where each of the manifest's directories is now.
     pub(crate) places: Vec<Option<PathBuf>>,
     pub(crate) chains: BTreeMap<StreamId, Chain>,
-    /// What was found damaged or missing, if the opening is lenient.
+    /// Damage and missing files found so far, if the opening is lenient.
     damage: Vec<Error>,
     /// Streams known to be damaged: (incarnation, lane).
     pub(crate) broken: BTreeSet<(u32, usize)>,
-    /// By incarnation, how far each stream is usable; usable anchors state no more than that.
+    /// By incarnation, the usable end of each stream; usable anchors state no higher position.
     pub(crate) whole: BTreeMap<u32, Vec<Lsn>>,
     pub(crate) lenient: Leniency,
 }
 
-/// Which checks are relaxed.
+/// The relaxed checks.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Leniency {
     /// Damage is noted, and the rest is read.
     pub(crate) damaged: bool,
-    /// It may be an unfinished copy.
+    /// The log may be an unfinished copy.
     pub(crate) unfinished: bool,
     /// The log is only read: nothing is created, and the directories may be read-only and shared
     /// with other readers.
@@ -65,7 +65,8 @@ pub fn open(options: LogOptions) -> Result<Recovering, Error> {
 
 /// Finds a log and locks it for reading only: nothing is created or written, and no write
 /// permission is needed. Several readers can share a log; readers and a writer exclude each other,
-/// so that what is read does not change. [`Recovering::start`] refuses such a log.
+/// so the files do not change while they are read. [`Recovering::start`] refuses a log opened for
+/// reading.
 ///
 /// # Errors
 /// A directory is in use, missing, or another database's; the manifest or a segment is missing,
@@ -74,8 +75,8 @@ pub fn open_read(options: LogOptions) -> Result<Recovering, Error> {
     open_as(options, Leniency { reading: true, ..Leniency::default() })
 }
 
-/// As [`open_read`], but what is missing or damaged is noted in [`Recovering::damage`] and treated
-/// as absent: for tools that inspect or salvage a damaged log.
+/// As [`open_read`], but missing or damaged parts are noted in [`Recovering::damage`] and treated
+/// as absent: for the inspection and salvage of a damaged log.
 ///
 /// # Errors
 /// A directory is in use or another database's; the manifest is missing, damaged or of another
@@ -107,7 +108,7 @@ pub(crate) fn open_as(options: LogOptions, lenient: Leniency) -> Result<Recoveri
     })
 }
 
-/// What the opening has found damaged or missing.
+/// Damage and missing files found by the opening.
 struct DamageNotes {
     /// Whether damage is noted. Otherwise it stops the opening.
     tolerant: bool,
@@ -115,9 +116,9 @@ struct DamageNotes {
 }
 
 impl DamageNotes {
-    /// Notes an error, or returns it if it stops the opening.
+    /// Notes an error, or returns the error if the opening has to stop.
     fn note(&mut self, error: Error) -> Result<(), Error> {
-        // A file for which permission is denied is not therefore damaged.
+        // A denied permission does not prove damage of the file.
         let is_refused = matches!(
             &error,
             Error::Io { source, .. } if source.kind() == ErrorKind::PermissionDenied
@@ -134,9 +135,9 @@ impl DamageNotes {
 struct Identity {
     manifest: Manifest,
     manifest_dir: PathBuf,
-    /// By given directory; None if it has no marker, or one that cannot be read.
+    /// By given directory; None without a readable marker.
     markers: Vec<Option<Marker>>,
-    /// The directories whose marker cannot be read.
+    /// The directories with an unreadable marker.
     unreadable: Vec<PathBuf>,
 }
 
@@ -148,7 +149,7 @@ impl Identity {
     }
 }
 
-/// Reads the marker of each directory, and the manifest from the one that holds it.
+/// Reads the marker of each directory, and the manifest from its directory.
 fn read_identity(
     options: &LogOptions,
     lenient: Leniency,
@@ -199,8 +200,8 @@ fn read_identity(
     Ok(Identity { manifest, manifest_dir, markers, unreadable })
 }
 
-/// Finds where each of the manifest's directories is now; None for one that is not among the given
-/// directories.
+/// Finds the present place of each of the manifest's directories; None for a directory not among
+/// the given directories.
 fn locate(
     options: &LogOptions,
     identity: &Identity,
@@ -231,8 +232,8 @@ fn locate(
     Ok(places)
 }
 
-/// Reads the segment headers of all streams, and finds their spares. Returns a chain for each
-/// stream of the manifest.
+/// Reads the segment headers of all streams, and finds the spares. Returns a chain for each stream
+/// of the manifest.
 fn read_chains(
     options: &LogOptions,
     identity: &Identity,
@@ -269,20 +270,20 @@ fn read_chains(
     Ok(chains)
 }
 
-/// The error for a directory of the log that has no marker.
+/// The error for a directory of the log without a marker.
 fn no_marker(dir: &Path) -> Error {
     let message = "the file is missing, which says whose directory this is: restore it from a copy";
     Error::corrupt(&dir.join(MARKER), 0, message)
 }
 
-/// A hint for the error about a missing directory: one of the given directories may be it.
+/// A hint for the error about a missing directory: a given directory may be the missing directory.
 fn candidates(unmarked: &[&PathBuf]) -> String {
     let Some(first) = unmarked.first() else { return String::new() };
     let (dir, marker) = (first.display(), MARKER);
     format!(" ({dir} has no {marker} file: if it is that directory, restore the file from a copy)")
 }
 
-/// Locks a directory. Unless it is only read, creates it if it is missing.
+/// Locks a directory. Creates a missing directory, unless for reading only.
 fn take(device: &dyn Device, dir: &Path, reading: bool) -> Result<DirectoryLock, Error> {
     let lock = if reading {
         if !device.exists(dir).map_err(Error::io(dir, "look for"))? {
@@ -302,8 +303,8 @@ fn take(device: &dyn Device, dir: &Path, reading: bool) -> Result<DirectoryLock,
     })
 }
 
-/// Calls `each` for several streams: in parallel on devices whose reads block, so that these work
-/// at the same time.
+/// Calls `each` for several streams: in parallel on devices with blocking reads, so that the
+/// devices work at the same time.
 pub(crate) fn parallel_if_reads_block<T: Send, R: Send>(
     device: &dyn Device,
     items: Vec<T>,
@@ -322,7 +323,7 @@ pub(crate) fn parallel_if_reads_block<T: Send, R: Send>(
     })
 }
 
-/// Finds the manifest's directories among the given ones, by their markers.
+/// Finds the manifest's directories among the given directories, by the markers.
 fn places(
     options: &LogOptions,
     manifest: &Manifest,
@@ -337,7 +338,7 @@ fn places(
                 dir.display()
             )));
         }
-        // A directory at a place that the manifest does not have holds nothing of what it names.
+        // A directory at a place unknown to the manifest holds no file named by the manifest.
         if let Some(place) = places.get_mut(marker.dir) {
             if place.is_some() {
                 return Err(Error::Invalid(format!(
@@ -351,7 +352,7 @@ fn places(
     Ok(places)
 }
 
-/// Checks that the manifest is not an old one: it must know the incarnations of all segments.
+/// Refuses an old manifest: the manifest must know the incarnations of all segments.
 fn check_incarnations(manifest: &Manifest, chain: &Chain) -> Result<(), Error> {
     for segment in &chain.segments {
         if let Some(header) = &segment.header
@@ -374,7 +375,7 @@ impl Recovering {
         &self.manifest
     }
 
-    /// What [`open_damaged`] found damaged or missing. Empty for a log that was opened otherwise.
+    /// Damage and missing files found by [`open_damaged`]. Empty for a log opened otherwise.
     pub fn damage(&self) -> &[Error] {
         &self.damage
     }
@@ -415,7 +416,7 @@ impl Recovering {
         reader
     }
 
-    /// The files of the checkpoint that the manifest names, in the order of their numbers.
+    /// The files of the checkpoint named by the manifest, in the order of their numbers.
     pub fn checkpoint_files(&self) -> Vec<PathBuf> {
         let Some(checkpoint) = &self.manifest.checkpoint else { return Vec::new() };
         let parts = checkpoint.parts.iter().enumerate();
@@ -423,7 +424,7 @@ impl Recovering {
         parts.map(|(at, p)| place(p.dir).join(part_name(checkpoint.number, at))).collect()
     }
 
-    /// The device that holds the log.
+    /// The device of the log.
     pub fn device(&self) -> &Arc<dyn Device> {
         &self.options.device
     }
@@ -433,7 +434,7 @@ impl Recovering {
         self.manifest.replay_bytes_per_s = Some(bytes_per_s);
     }
 
-    /// One reader for each stream of each incarnation, in this order.
+    /// A reader for each stream of each incarnation, in this order.
     pub fn readers(&self) -> Vec<StreamReader> {
         let incarnations = self.manifest.incarnations.iter().enumerate();
         incarnations

@@ -11,18 +11,18 @@ use std::time::Duration;
 
 /// The smallest ring buffer, in bytes.
 const LEAST_BUFFER: usize = 4096;
-/// The smallest segment, in blocks, or in what its header takes.
+/// The smallest segment, in blocks, or in units of its header.
 const LEAST_SEGMENT: usize = 16;
 
 const _: () = assert!(8 * MAX_LANES <= LEAST_BUFFER / 4, "an anchor fits into every buffer");
 const _: () = assert!(8 * MAX_LANES <= least_segment(LEAST_BLOCK) / 4, "and into every segment");
 
-/// The smallest segment with blocks of this size, in bytes.
+/// The smallest segment with blocks of `block_bytes`, in bytes.
 const fn least_segment(block_bytes: usize) -> usize {
     LEAST_SEGMENT * format::header_bytes(block_bytes)
 }
 
-/// The layout of a log, and when it is flushed.
+/// The layout of a log, and the times of flushes.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct LogOptions {
@@ -32,42 +32,42 @@ pub struct LogOptions {
     pub streams: usize,
     /// The size of each stream's ring buffer in bytes: a power of two, 4 KiB to 1 GiB.
     pub buffer_bytes: usize,
-    /// The maximum segment size in bytes: a multiple of the block, from 16 blocks (and 16 KiB) to
-    /// 1 TiB. Sizes double up to it from 4 MiB (or from this, if smaller).
+    /// The maximum segment size in bytes: a multiple of the block, from 16 blocks (and 16 KiB) to 1
+    /// TiB. Sizes double up to the maximum from 4 MiB (or from the maximum, if smaller).
     pub segment_bytes: u64,
     /// The unit of writing in bytes: a power of two, 64 to 65,536. No block is written twice, so on
-    /// a device whose own blocks are larger a torn write may damage what is durable: less than that
-    /// is for memory, where it is a cache line.
+    /// a device with larger blocks a torn write may damage durable bytes: smaller units are for
+    /// memory, with blocks of a cache line.
     pub block_bytes: usize,
-    /// None: a flush starts as soon as there is something to write and the device is free, except
-    /// that a busy stream for which no thread waits is flushed at most every 500 us, or every 2 ms
-    /// after a batch of at least 1 KiB. Otherwise work is collected for this long, or until
+    /// None: a flush starts as soon as there is something to write and the device is free; but a
+    /// busy stream without a waiting thread is flushed at most every 500 us, or every 2 ms after a
+    /// batch of at least 1 KiB. Otherwise work is collected for the interval, or until
     /// `flush_fill_bytes` are reserved.
     pub flush_interval: Option<Duration>,
-    /// The backlog in bytes that ends `flush_interval` early: the writer that reaches it wakes the
-    /// flusher.
+    /// The backlog in bytes that ends `flush_interval` early: the writer reaching the backlog wakes
+    /// the flusher.
     pub flush_fill_bytes: usize,
     /// The number of frames that ends `flush_interval` early, in the same way.
     pub flush_fill_frames: Option<u64>,
-    /// Writers flush what they have written, see [`Writer::flush`](crate::Writer::flush). The
-    /// flushers' threads sleep, except while a thread waits for what no writer flushes.
+    /// Writers flush their own records, see [`Writer::flush`](crate::Writer::flush). The flushers'
+    /// threads sleep, except while a thread waits for a record not flushed by a writer.
     pub flushed_by_writers: bool,
-    /// A stream writes an anchor after this many bytes of frames.
+    /// The number of bytes of frames between two anchors of a stream.
     pub anchor_interval_bytes: u64,
-    /// The device that holds the directories.
+    /// The device of the directories.
     pub device: Arc<dyn Device>,
     /// How many [`Writer`](crate::Writer)s may exist at a time: 1 to 65,536.
     pub max_writers: usize,
-    /// Writers reserve by compare-and-swap, in a loop, and not by an addition: to measure what the
-    /// addition gains.
+    /// Writers reserve by compare-and-swap, in a loop, and not by an addition: to measure the gain
+    /// of the addition.
     pub reserve_by_exchange: bool,
-    /// Starts no threads: [`Log::step`](crate::Log::step) flushes a stream. For simulation, where
-    /// one thread does all work in a reproducible order.
+    /// Starts no threads: [`Log::step`](crate::Log::step) flushes a stream. For simulation: a
+    /// single thread does all work in a reproducible order.
     pub stepped: bool,
 }
 
 impl LogOptions {
-    /// The default options for these directories.
+    /// The default options for the directories `dirs`.
     pub fn new(dirs: Vec<PathBuf>, streams: usize) -> Self {
         Self {
             dirs,
@@ -87,7 +87,7 @@ impl LogOptions {
         }
     }
 
-    /// The largest payload of a frame under these options: a quarter of the buffer or of a segment,
+    /// The largest payload of a frame under the options: a quarter of the buffer or of a segment,
     /// at most 1 MiB.
     pub fn max_payload(&self) -> usize {
         (self.buffer_bytes / 4).min(self.segment_bytes as usize / 4).min(MAX_PAYLOAD)

@@ -1,7 +1,7 @@
 //! The order point of a stream: assigns byte ranges to writers, and finds up to where all are
 //! filled.
 //!
-//! Taurus (VLDB 2020, section 4.1), with the order of the loads, which its text leaves open.
+//! Taurus (VLDB 2020, section 4.1), with the order of the loads, left open by the paper.
 //!
 //! A writer owns a slot. It stores `allocated` = an earlier value of `log_lsn`, adds the length of
 //! its frame to `log_lsn` (the old value is the frame's position), copies the frame, and stores
@@ -9,54 +9,54 @@
 //! `allocated` before `filled`. A slot with `filled <= allocated` has an unfilled reservation:
 //! nothing at or above its `allocated` may be flushed.
 //!
-//! Why the cut is right. Let a writer hold [s, e) with s below the `log_lsn` that the flusher
-//! loaded. The load read the writer's addition, or a later one of the same release sequence, so the
+//! Why the cut is right. Let a writer hold [s, e) with s below the `log_lsn` loaded by the flusher.
+//! The load read the writer's addition, or a later addition of the same release sequence, so the
 //! store of `allocated` = a before it (a <= s) happened before the flusher's loads of the slot.
-//! - The flusher reads this a. If it then reads `filled` > a, the frame is filled (`filled` exceeds
-//!   a only by e or by later ends), and the Acquire load makes its bytes visible. Otherwise the cut
-//!   is at most a <= s.
-//! - The flusher reads a later `allocated`. That store (Release) follows the filling of [s, e), so
+//! - The flusher reads a. If the flusher then reads `filled` > a, the frame is filled (`filled`
+//!   exceeds a only by e or by later ends), and the Acquire load makes the frame's bytes visible.
+//!   Otherwise the cut is at most a <= s.
+//! - The flusher reads a later `allocated`. The store (Release) follows the filling of [s, e), so
 //!   the bytes are visible. The later reservation is judged in the same way.
 //!
 //! Loading `log_lsn` last would be wrong: a reservation made in between would be below the cut, but
 //! its slot was loaded too early.
 //!
-//! Why writers that wait for room get it. `allocated` may be far below the reservation: others may
-//! reserve the whole buffer between the load and the addition. The writer's frame would then hold
-//! back the flushes that make room for itself, for ever. (The paper's algorithm 1 does not say what
-//! a worker does when the buffer is full.) So a writer that waits first
-//! [raises it](Order::raise_allocated) to its place. Of all unfilled reservations take the lowest,
-//! [s, e): `allocated` of those that wait is at or above s, the others are filled soon, so the cut
-//! reaches s, and e - s is no more than the buffer.
+//! Why a writer waiting for room gets room. `allocated` may be far below the reservation: further
+//! writers may reserve the whole buffer between the load and the addition. The writer's frame would
+//! then hold back the flushes needed for its own room, for ever. (The paper's algorithm 1 does not
+//! cover a full buffer.) So a waiting writer first [raises `allocated`](Order::raise_allocated) to
+//! its place. Of all unfilled reservations take the lowest, [s, e): `allocated` of waiting
+//! reservations is at or above s, the rest are filled soon, so the cut reaches s, and e - s is no
+//! more than the buffer.
 
 use hyades_platform::sync::{AtomicU64, AtomicUsize, Ordering, Padded};
 
-/// The `allocated` of a slot that holds nothing back: never used, or its reservation failed.
+/// The `allocated` of a slot without effect on the cut: never used, or its reservation failed.
 const NEVER: u64 = u64::MAX;
 
 #[derive(Debug)]
 struct Slot {
-    /// Written by the slot's owner before it reserves, read by the flusher.
+    /// Written by the slot's owner before a reservation, read by the flusher.
     allocated: AtomicU64,
-    /// Written by the slot's owner after it has copied its frame, read by the flusher.
+    /// Written by the slot's owner after copying a frame, read by the flusher.
     filled: AtomicU64,
 }
 
-/// The order point of one stream.
+/// The order point of a stream.
 #[derive(Debug)]
 pub(crate) struct Order {
     /// The end of the last reservation. Increased by writers and the flusher, read by all threads.
     log_lsn: Padded<AtomicU64>,
     slots: Box<[Padded<Slot>]>,
-    /// Slots at or above this one were never used. Raised before a slot's first reservation, whose
-    /// addition to `log_lsn` releases it.
+    /// The number of used slots; slots from here on were never used. Raised before a slot's first
+    /// reservation; the reservation's addition to `log_lsn` releases the new value.
     used: AtomicUsize,
     /// Places are reserved by compare-and-swap.
     by_exchange: bool,
 }
 
 impl Order {
-    /// The order point of an empty stream that continues at `start`, with this many slots.
+    /// The order point of an empty stream continued at `start`, with `slots` slots.
     pub(crate) fn new(start: u64, slots: usize) -> Self {
         let slot = |_| Padded(Slot { allocated: AtomicU64::new(NEVER), filled: AtomicU64::new(0) });
         Self {
@@ -72,20 +72,20 @@ impl Order {
         Self { by_exchange, ..self }
     }
 
-    /// Makes a slot visible to the flusher. Call it once per owner, before the first reservation.
+    /// Makes a slot visible to the flusher. Call this once per owner, before the first reservation.
     pub(crate) fn register(&self, slot: usize) {
         debug_assert!(slot < self.slots.len(), "slot {slot} of {}", self.slots.len());
         self.used.fetch_max(slot + 1, Ordering::AcqRel);
     }
 
-    /// The end of the last reservation. SeqCst because of a flusher that is about to sleep: see
-    /// `wake` in `stream.rs`.
+    /// The end of the last reservation. SeqCst because of a flusher about to sleep: see `wake` in
+    /// `stream.rs`.
     #[inline]
     pub(crate) fn log_lsn(&self) -> u64 {
         self.log_lsn.load(Ordering::SeqCst)
     }
 
-    /// Reserves the next `length` bytes; returns where they begin. The caller owns the slot.
+    /// Reserves the next `length` bytes; returns the start. The caller owns the slot.
     #[inline]
     pub(crate) fn reserve(&self, slot: usize, length: u64) -> u64 {
         debug_assert!(length > 0, "a frame has no length");
@@ -108,8 +108,8 @@ impl Order {
         start
     }
 
-    /// Raises `allocated` to where the slot's unfilled reservation begins: before waiting for room.
-    /// Release, like the store that it replaces: it follows the same fillings.
+    /// Raises `allocated` to the start of the slot's unfilled reservation: before waiting for room.
+    /// Release, like the replaced store: both follow the same fillings.
     #[cold]
     pub(crate) fn raise_allocated(&self, slot: usize, start: u64) {
         let slot = &self.slots[slot];
@@ -122,7 +122,7 @@ impl Order {
     }
 
     /// Adds a length to `log_lsn` by compare-and-swap; returns the old value. SeqCst, as for the
-    /// addition that it stands for.
+    /// replaced addition.
     fn exchange(&self, seen: u64, length: u64) -> u64 {
         let mut expected = seen;
         loop {
@@ -139,8 +139,8 @@ impl Order {
         }
     }
 
-    /// Reserves the next `length` bytes if they end at or below `limit`. For the flusher, which
-    /// must never wait for room that only it can free.
+    /// Reserves the next `length` bytes if the end is at or below `limit`. For the flusher: the
+    /// flusher must never wait for room freed only by itself.
     pub(crate) fn try_reserve(&self, slot: usize, length: u64, limit: u64) -> Option<u64> {
         let slot = &self.slots[slot];
         let mut seen = self.log_lsn.load(Ordering::Relaxed);
@@ -182,7 +182,7 @@ impl Order {
     }
 
     /// The position up to which every byte is filled and visible; always the end of a frame. At
-    /// least `flushed`, which the caller knows to be such a position.
+    /// least `flushed`; the caller knows `flushed` to be such a position.
     pub(crate) fn cut(&self, flushed: u64) -> u64 {
         let log_lsn = self.log_lsn.load(Ordering::SeqCst);
         debug_assert!(flushed <= log_lsn, "flushed up to {flushed}, reserved up to {log_lsn} only");
@@ -211,13 +211,13 @@ pub(crate) mod tests {
         static INTERRUPTION: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) };
     }
 
-    /// Runs what the thread's next reservation is [interrupted by](interrupt_by), if anything.
+    /// Runs the [interruption](interrupt_by) of the thread's next reservation, if any.
     pub(super) fn interrupt() {
         let interruption = INTERRUPTION.take();
         interruption.into_iter().for_each(|run| run());
     }
 
-    /// Has `run` happen between the load and the addition of this thread's next reservation.
+    /// Has `run` happen between the load and the addition of the thread's next reservation.
     pub(crate) fn interrupt_by(run: impl FnOnce() + 'static) {
         INTERRUPTION.set(Some(Box::new(run)));
     }
@@ -330,8 +330,8 @@ mod loom_tests {
             for _ in 0..2 {
                 let cut = order.cut(flushed);
                 for byte in &bytes[flushed as usize..cut as usize] {
-                    // SAFETY: no thread writes the byte: below a cut each is published, and its
-                    // writer writes it before it publishes it. Loom checks this.
+                    // SAFETY: no thread writes the byte: every byte below a cut is published, and
+                    // written before the publication. Loom checks this.
                     assert_eq!(byte.with(|b| unsafe { *b }), 1);
                 }
                 flushed = cut;
@@ -343,8 +343,8 @@ mod loom_tests {
         });
     }
 
-    /// Two writers that flush for themselves, with a buffer of two bytes: in every schedule each of
-    /// them gets room. (A schedule without an end has too many steps for loom.)
+    /// Two self-flushing writers, with a buffer of two bytes: in every schedule each writer gets
+    /// room. (A schedule without an end has too many steps for loom.)
     #[test]
     fn a_writer_that_waits_gets_room() {
         const BUFFER: u64 = 2;

@@ -1,13 +1,12 @@
-//! The waker of a future that waits for the log.
+//! The waker of a future waiting for the log.
 
 use crate::lane::Lane;
 use crate::log::Log;
 use crate::needs::is_met;
 use std::task::Waker;
 
-/// A waker that is parked at a slot of the frontier, and what it waits for. It is withdrawn when
-/// another one takes its place and when this is dropped, so that no more are parked than there are
-/// futures that wait.
+/// A waker parked at a slot of the frontier, and the awaited number. The waker is withdrawn on
+/// replacement and on drop, so at most a waker for each waiting future is parked.
 #[derive(Debug, Default)]
 pub(crate) struct ParkedWaker(Option<Box<Place>>);
 
@@ -17,20 +16,20 @@ struct Place {
     lane: Lane,
     number: u64,
     key: u64,
-    /// Of the waker that is parked. No clone of it is kept here: the task may own this place, and
-    /// would keep itself. While a waker is parked the frontier has it, so no other one has its
-    /// identity.
+    /// The identity of the parked waker. No clone of the waker is kept here: the task may own the
+    /// place, and would keep itself alive. The frontier holds a parked waker, so no different waker
+    /// has its identity.
     identity: (usize, usize),
 }
 
-/// Two wakers of one identity wake the same task, see [`Waker::will_wake`].
+/// Two wakers with the same identity wake the same task, see [`Waker::will_wake`].
 fn identity(waker: &Waker) -> (usize, usize) {
     (waker.data().addr(), std::ptr::from_ref(waker.vtable()).addr())
 }
 
 impl ParkedWaker {
-    /// As [`Log::register`], unless a waker of the same task is registered for the same. That one
-    /// is gone only if what it waits for has been reached, or the log has stopped.
+    /// As [`Log::register`], unless a waker of the same task is registered for the same number. A
+    /// registered waker is gone only if the number has been reached, or the log has stopped.
     pub fn register(&mut self, log: &Log, lane: Lane, number: u64, waker: &Waker) {
         if let Some(place) = &self.0
             && (place.lane, place.number) == (lane, number)
@@ -45,7 +44,7 @@ impl ParkedWaker {
         self.0 = Some(Box::new(Place { log: log.clone(), lane, number, key, identity }));
     }
 
-    /// The number for which a waker of the same task is still parked.
+    /// Returns the number of the still parked waker of the same task.
     pub fn parked_for(&self, waker: &Waker) -> Option<u64> {
         let place = self.0.as_deref()?;
         (!place.is_reached() && place.identity == identity(waker)).then_some(place.number)
@@ -54,7 +53,7 @@ impl ParkedWaker {
     /// Ends the waiting.
     pub fn withdraw(&mut self) {
         let Some(place) = self.0.take() else { return };
-        // What is reached has been taken away, or is being woken.
+        // A waker with a reached number has been taken away, or is being woken.
         if !place.is_reached() {
             place.log.withdraw(place.lane, place.number, place.key);
         }

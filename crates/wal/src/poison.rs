@@ -7,8 +7,8 @@ use std::sync::{Arc, OnceLock};
 /// Whether the log has stopped, and why. Set once.
 #[derive(Debug, Default)]
 pub(crate) struct Poison {
-    /// Written once, by the thread that poisons the log, after `cause`. SeqCst: waiters read it
-    /// after they announced themselves.
+    /// Written once, by the poisoning thread, after `cause`. SeqCst: waiters read the flag after
+    /// their announcement.
     set: AtomicBool,
     cause: OnceLock<Arc<str>>,
 }

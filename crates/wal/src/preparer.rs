@@ -1,4 +1,4 @@
-//! Preparing segments ahead of need, and reusing retired ones.
+//! Preparing segments ahead of need, and reusing retired segments.
 
 use crate::error::Error;
 use crate::segment::{Prepared, prepare, segment_path};
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
-/// Renames a retired file, so that it can be written again.
+/// Renames a retired file, for reuse.
 fn recycle(
     device: &dyn Device,
     dir: &Path,
@@ -28,10 +28,10 @@ fn recycle(
 /// A request to the preparer.
 #[derive(Debug)]
 pub(crate) enum Request {
-    /// The next segment of a stream, of this length unless a retired one is reused. Needed
-    /// `within` this time if the stream goes on as fast as it did.
+    /// The next segment of a stream, of `length` bytes unless a retired segment is reused. Needed
+    /// `within` this time at the stream's present speed.
     Next { lane: usize, length: u64, within: Duration },
-    /// Files of a stream that are not needed any more and have left the manifest.
+    /// Files of a stream no longer needed, and removed from the manifest.
     Retired { lane: usize, paths: Vec<PathBuf> },
     /// No more requests. Needed because a flusher may still hold a sender.
     Stop,
@@ -43,12 +43,12 @@ pub(crate) struct LanePlace {
     pub(crate) dir: PathBuf,
     /// The sequence number of the next segment.
     pub(crate) next_sequence: u64,
-    /// Segments that were found prepared when the log was opened.
+    /// Segments found prepared by the opening of the log.
     pub(crate) ready: VecDeque<Prepared>,
     pub(crate) reply: mpsc::Sender<Result<Prepared, Error>>,
 }
 
-/// Whether segments are needed at once: flushers wait for one, or the log ends.
+/// Whether segments are needed at once: flushers wait for a segment, or the log ends.
 #[derive(Debug, Default)]
 pub(crate) struct Urgency {
     reasons: Mutex<usize>,
@@ -56,14 +56,14 @@ pub(crate) struct Urgency {
 }
 
 impl Urgency {
-    /// Adds a reason; it stands until the guard is dropped.
+    /// Adds a reason; the reason stands until the guard is dropped.
     pub(crate) fn begin(&self) -> UrgencyGuard<'_> {
         *locked(&self.reasons) += 1;
         self.more.notify_all();
         UrgencyGuard(self)
     }
 
-    /// Waits for this time; false if a segment is, or becomes, urgent.
+    /// Waits for `time`; false if a segment is, or becomes, urgent.
     fn pause(&self, time: Duration) -> bool {
         let reasons = locked(&self.reasons);
         let waited = self.more.wait_timeout_while(reasons, time, |reasons| *reasons == 0);
@@ -71,7 +71,7 @@ impl Urgency {
     }
 }
 
-/// One of the reasons: see [`Urgency::begin`].
+/// A reason: see [`Urgency::begin`].
 #[derive(Debug)]
 pub(crate) struct UrgencyGuard<'a>(&'a Urgency);
 
@@ -81,11 +81,11 @@ impl Drop for UrgencyGuard<'_> {
     }
 }
 
-/// The longest pause between two pieces of a segment: a log that was idle may become busy.
+/// The longest pause between two pieces of a segment: an idle log may become busy.
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 
-/// Spreads the writing of a segment over the time until it is needed: a flusher's sync would wait
-/// for it on the device, and its copying takes processor time.
+/// Spreads the writing of a segment over the time until the segment is needed: a flusher's sync
+/// would wait for the writes on the device, and copying takes processor time.
 struct SegmentPace<'a> {
     urgency: &'a Urgency,
     /// The time for a byte.
@@ -99,7 +99,8 @@ impl<'a> SegmentPace<'a> {
         Self { urgency, ns_per_byte, piece_began: Instant::now() }
     }
 
-    /// Waits until it is time for the piece after one of this size; false if there is no time.
+    /// Waits until it is time for the piece after a piece of `bytes` bytes; false if there is no
+    /// time.
     fn after(&mut self, bytes: u64) -> bool {
         let time = Duration::from_nanos((bytes as f64 * self.ns_per_byte) as u64);
         let left = time.saturating_sub(self.piece_began.elapsed());
@@ -109,7 +110,7 @@ impl<'a> SegmentPace<'a> {
     }
 }
 
-/// How many retired files of a stream are kept for reuse beyond those that were needed last time.
+/// The number of retired files of a stream kept for reuse beyond the number needed last time.
 const SPARE_FILES: usize = 2;
 
 /// Retired files of a stream. The pool keeps as many as were needed between the last two
@@ -125,10 +126,10 @@ struct Pool {
 }
 
 impl Pool {
-    /// Adds retired files; returns those beyond the pool's size, which are to be removed.
+    /// Adds retired files; returns the files beyond the pool's size, for removal.
     fn retire(&mut self, paths: Vec<PathBuf>) -> impl Iterator<Item = PathBuf> {
         self.files.extend(paths);
-        // Retirements without a request between them count as one.
+        // Retirements without a request in between count as a single retirement.
         if self.asked > 0 {
             self.asked_before = std::mem::take(&mut self.asked);
         }
@@ -137,7 +138,7 @@ impl Pool {
     }
 }
 
-/// Makes segments ahead of need, on its own thread or, in a stepped log, for a calling flusher.
+/// Makes segments ahead of need, on a separate thread or, in a stepped log, for a calling flusher.
 #[derive(Debug)]
 pub(crate) struct Preparer {
     device: Arc<dyn Device>,
@@ -166,7 +167,7 @@ impl Preparer {
         Self { device, lanes, pools, requests, urgency }
     }
 
-    /// Serves requests until [`Request::Stop`], or until all senders are gone. Runs on its own
+    /// Serves requests until [`Request::Stop`], or until all senders are gone. Runs on a separate
     /// thread: zero-filling a file and syncing a directory take long, and the result should be
     /// ready when a flusher needs it.
     pub(crate) fn run(mut self) {
@@ -194,7 +195,7 @@ impl Preparer {
             Request::Next { lane, length, within } => {
                 let (place, pool) = (&mut lanes[lane], &mut pools[lane]);
                 pool.asked += 1;
-                // One that cannot be reused, for lack of permissions, say, is not needed.
+                // A file that cannot be reused, for lack of permissions, say, is not needed.
                 let mut reused = || {
                     let old = pool.files.pop_back()?;
                     let recycled = recycle(device, &place.dir, place.next_sequence, &old);
@@ -233,7 +234,7 @@ impl Preparer {
                     "a segment that was not yet made is to be written again"
                 );
                 for path in pools[lane].retire(paths) {
-                    // A file that stays is a leftover, which the next opening removes.
+                    // A remaining file is a leftover, removed by the next opening.
                     let _ = device.remove(&path);
                 }
             }

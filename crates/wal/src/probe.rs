@@ -8,22 +8,22 @@ use std::time::{Duration, Instant};
 
 /// How long each number of streams is tried.
 const TIME: Duration = Duration::from_millis(200);
-/// The share of the best rate that is good enough: each stream costs a flusher.
+/// The sufficient share of the best rate: each stream costs a flusher.
 const GOOD_ENOUGH: f64 = 0.8;
-/// Syncs per second that are enough whatever more streams would reach: no commit waits long for
-/// one, and each takes tens of microseconds of processor time.
+/// The number of syncs per second that is enough, whatever rate more streams would reach: no commit
+/// waits long for a sync, and each sync takes tens of microseconds of processor time.
 const ENOUGH: f64 = 4_000.0;
-/// Blocks of a file that is written over and over.
+/// The blocks of a repeatedly written file.
 const BLOCKS: u64 = 256;
-/// The name of a probe's file, before a number. Such a file belongs to no log.
+/// The name of a probe's file, before a number. A probe's file belongs to no log.
 pub(crate) const PROBE_PREFIX: &str = "probe-";
 
 impl Recovering {
-    /// Sets the number of streams of the next incarnation, from `least` to that of the options. A
-    /// log that exists keeps the number it has. For a new one files are written and synced
-    /// concurrently for 0.2 s, `least` of them, twice as many and so on; the fewest are chosen
-    /// that reach 4,000 syncs per second, or 80 % of the best rate. A stepped log has no flushers
-    /// that could work concurrently: it gets the number of the options.
+    /// Sets the number of streams of the next incarnation, from `least` to the options' number. An
+    /// existing log keeps its number. For a new one files are written and synced concurrently for
+    /// 0.2 s, `least` files, twice as many and so on; the chosen number is the lowest with 4,000
+    /// syncs per second, or 80 % of the best rate. A stepped log has no concurrent flushers, and
+    /// gets the options' number.
     ///
     /// # Errors
     /// A file could not be written.
@@ -47,7 +47,7 @@ impl Recovering {
         Ok(())
     }
 
-    /// Blocks per second that this number of concurrent writers writes and syncs.
+    /// The blocks per second written and synced by `writers` concurrent writers.
     fn probe(&self, writers: usize) -> io::Result<f64> {
         let paths: Vec<PathBuf> = (0..writers)
             .map(|at| {
@@ -64,7 +64,7 @@ impl Recovering {
                 .collect::<Vec<_>>()
         });
         for path in &paths {
-            // One that stays is removed when the log starts.
+            // A remaining file is removed at the start of the log.
             let _ = self.options.device.remove(path);
         }
         rates.into_iter().sum()
@@ -87,7 +87,7 @@ impl Recovering {
     }
 }
 
-/// The least number whose rate is good enough, of (number, rate) in the order of the numbers.
+/// Returns the lowest number with a sufficient rate, of (number, rate) in the order of the numbers.
 fn fewest(rates: &[(usize, f64)]) -> usize {
     let best = rates.iter().map(|(_, rate)| *rate).fold(0.0, f64::max);
     let enough = (GOOD_ENOUGH * best).min(ENOUGH);

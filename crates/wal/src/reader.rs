@@ -1,5 +1,5 @@
-//! Reading a stream: its valid prefix, and the statements of how far it was durable
-//! (`docs/format.md`, section 8).
+//! Reading a stream: the valid prefix, and the statements of durable positions (`docs/format.md`,
+//! section 8).
 
 use crate::Lsn;
 use crate::chunk::Chunk;
@@ -15,12 +15,12 @@ use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// A chunk ends with the batch in which it reaches this many bytes.
+/// The size in bytes at which a chunk ends, with the batch in progress.
 const CHUNK_BYTES: usize = 512 << 10;
 /// The number of bytes read from a file at once.
 const WINDOW_BYTES: usize = 1 << 20;
 
-/// What a finished reader found.
+/// The result of a finished reader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReaderEnd {
     /// The incarnation read.
@@ -31,16 +31,17 @@ pub struct ReaderEnd {
     pub stream: StreamId,
     /// The end of the valid prefix.
     pub valid_to: Lsn,
-    /// The highest mark that the stream has stated within it.
+    /// The highest mark stated within the valid prefix.
     pub mark: u64,
     /// The highest durable statement found for each stream of the incarnation.
     pub statements: Vec<Statement>,
-    /// The file and byte after the valid prefix, and what is wrong there.
+    /// The file and byte after the valid prefix, and the fault there.
     pub stopped_at: (PathBuf, u64, String),
     pub(crate) finished: bool,
-    /// Whether the device failed to read what follows.
+    /// Whether the device failed to read the next bytes.
     pub(crate) unreadable: bool,
-    /// Whether it was ended because what follows may depend on what another stream has lost.
+    /// Whether the reader was ended because the next records may depend on losses of another
+    /// stream.
     pub(crate) cut_short: bool,
 }
 
@@ -78,9 +79,10 @@ struct Open {
     block: u64,
     /// The offset of the next batch.
     offset: u64,
-    /// The position at which the next segment takes over.
+    /// The start of the next segment.
     limit: Lsn,
-    /// Whether it is a spare, whose headers' statements are not known to be durable.
+    /// Whether the segment is a spare: the statements in a spare's headers are not known to be
+    /// durable.
     spare: bool,
 }
 
@@ -103,7 +105,7 @@ pub struct StreamReader {
     /// The end recorded in the manifest.
     end: Option<Lsn>,
     position: Lsn,
-    /// Frames that end at or below this are validated and not returned.
+    /// Frames with an end at or below this LSN are validated and not returned.
     skip_to: Lsn,
     segments: Vec<Segment>,
     unstarted: Vec<Segment>,
@@ -121,7 +123,7 @@ pub struct StreamReader {
     lenient: bool,
     unreadable: bool,
     cut_short: bool,
-    /// Up to where each stream is usable: nothing is returned behind an anchor that states more.
+    /// The usable end of each stream: nothing is returned behind an anchor with a higher statement.
     whole: Option<Vec<Lsn>>,
 }
 
@@ -185,13 +187,13 @@ impl StreamReader {
         reader
     }
 
-    /// Where the stream, or what is kept of it, begins in this incarnation.
+    /// Returns the start of the stream, or of its kept part, in the incarnation.
     pub fn start(&self) -> Lsn {
         self.start
     }
 
-    /// Returns only frames that end above `lsn`, and reads only segments that can contain such.
-    /// What is below counts as read. Call it before the first chunk.
+    /// Skips frames with an end at or below `lsn`, and segments with only such frames. The skipped
+    /// part counts as read. Call this before the first chunk.
     pub fn skip_to(&mut self, lsn: Lsn) {
         debug_assert_eq!(self.bytes_read, 0, "frames below {lsn} may have been returned");
         if lsn <= self.start || self.finished {
@@ -206,8 +208,8 @@ impl StreamReader {
         self.next_segment = self.next_segment.max(at.unwrap_or(0));
     }
 
-    /// Returns nothing from `lsn` on, up to which the stream is known to be valid, and reads
-    /// nothing beyond. Call it before the first chunk.
+    /// Ends reading at `lsn`; the stream is known to be valid up to there. Call this before the
+    /// first chunk.
     pub(crate) fn stop_at(&mut self, lsn: Lsn) {
         debug_assert_eq!(self.bytes_read, 0, "frames behind {lsn} may have been returned");
         self.end = Some(lsn);
@@ -215,8 +217,8 @@ impl StreamReader {
         self.finished |= self.position >= lsn;
     }
 
-    /// The bytes of frames that there are to return: if it is not known where the stream ends, as
-    /// many as its files can hold. Call it before the first chunk.
+    /// Returns the bytes of frames to return: if the end of the stream is unknown, the capacity of
+    /// the files. Call this before the first chunk.
     pub fn bytes_total(&self) -> u64 {
         debug_assert_eq!(self.bytes_read, 0, "the total is asked for before chunks");
         let held = |last: &Segment| start_of(last).saturating_add(last.length);
@@ -227,21 +229,21 @@ impl StreamReader {
         }
     }
 
-    /// The position up to which the stream is known to be valid. Never below [`Self::start`]: what
-    /// is skipped counts as read, whether or not it is damaged.
+    /// Returns the end of the stream's known valid part. Never below [`Self::start`]: the skipped
+    /// part counts as read, whether or not damaged.
     pub fn valid_to(&self) -> Lsn {
         self.position.max(self.start)
     }
 
-    /// The highest mark stated in the known valid part of the stream: every frame of it with a
-    /// number up to this one is there.
+    /// The highest mark stated in the known valid part of the stream: every frame of the stream
+    /// with a number up to the mark is in the part.
     pub fn mark(&self) -> u64 {
         self.mark
     }
 
-    /// The reader's result, for [`Recovering::verdict`](crate::Recovering::verdict). Its `valid_to`
-    /// is below [`Self::start`] if what is skipped is damaged: what follows cannot be read then.
-    /// Call it after the last chunk.
+    /// The reader's result, for [`Recovering::verdict`](crate::Recovering::verdict). The result's
+    /// `valid_to` is below [`Self::start`] if the skipped part is damaged: the rest cannot be read
+    /// then. Call this after the last chunk.
     pub fn end(&self) -> ReaderEnd {
         ReaderEnd {
             incarnation: self.incarnation,
@@ -262,12 +264,12 @@ impl StreamReader {
         self.lenient = true;
     }
 
-    /// Ignores the manifest's mark, because some of the frames that it covers are lost.
+    /// Ignores the manifest's mark, because some of the covered frames are lost.
     pub(crate) fn ignore_manifest_mark(&mut self) {
         self.mark = 0;
     }
 
-    /// Ends the valid prefix behind an anchor that states more than `whole`.
+    /// Ends the valid prefix behind an anchor with a statement beyond `whole`.
     pub(crate) fn limit_anchors(&mut self, whole: Vec<Lsn>) {
         debug_assert_eq!(
             whole.len(),
@@ -277,8 +279,8 @@ impl StreamReader {
         self.whole = Some(whole);
     }
 
-    /// The first stream of which the anchor in effect states more than is usable: its lane, the
-    /// stated and the usable position.
+    /// Returns the first stream with a statement of the anchor in effect beyond the usable end: the
+    /// lane, the stated and the usable position.
     fn anchor_beyond_limit(&self) -> Option<(usize, Lsn, Lsn)> {
         let lanes = self.anchor.iter().zip(self.whole.as_ref()?).enumerate();
         let lanes = lanes.map(|(lane, (&stated, &whole))| (lane, stated, whole));
@@ -288,8 +290,8 @@ impl StreamReader {
     /// Returns the next frames, all validated; None at the end of the valid prefix.
     ///
     /// # Errors
-    /// The device could not be read. Damage is not an error here: it ends the prefix, and is left
-    /// to the verdict.
+    /// The device could not be read. Damage is not an error here: damage ends the prefix, and is
+    /// left to the verdict.
     pub fn next_chunk(&mut self) -> Result<Option<Chunk>, Error> {
         let mut chunk = Chunk { start: 0, bytes: Vec::new(), anchor: Vec::new() };
         while !self.finished && chunk.bytes.len() < CHUNK_BYTES {
@@ -371,7 +373,8 @@ impl StreamReader {
         Ok(())
     }
 
-    /// Notes that the valid prefix ends at this offset of the file, and why. Returns `Ok(false)`.
+    /// Notes the end of the valid prefix, at an offset of the file, and the reason. Returns
+    /// `Ok(false)`.
     fn stop(&mut self, open: &Open, offset: u64, why: impl Into<String>) -> Result<bool, Error> {
         self.stopped_at = (open.path.clone(), offset, why.into());
         Ok(false)
@@ -419,15 +422,15 @@ impl StreamReader {
         }
         open.offset = place.next_multiple_of(open.block);
         if open.offset + BATCH_HEADER as u64 > open.length {
-            // The segment is full. Whether there is a next one is found by the next call.
+            // The segment is full. The next call looks for a next segment.
             self.stopped_at = (open.path.clone(), open.length, "the last segment ends".into());
             open.limit = self.position;
         }
         Ok(true)
     }
 
-    /// Reads the frame at the start of `bytes`, which are at offset `place` of the file. Returns
-    /// its length; the error says why the valid prefix ends before it.
+    /// Reads the frame at the start of `bytes`, from offset `place` of the file. Returns the
+    /// frame's length; the error says why the valid prefix ends before the frame.
     fn read_frame(
         &mut self,
         open: &Open,
@@ -466,7 +469,7 @@ impl StreamReader {
         Ok(length)
     }
 
-    /// Ends the valid prefix, and searches what is beyond for a proof that it should be longer.
+    /// Ends the valid prefix, and searches the bytes beyond for a proof of a longer prefix.
     fn finish(&mut self) -> Result<(), Error> {
         self.finished = true;
         if self.end.is_some() {
@@ -495,7 +498,7 @@ impl StreamReader {
         Ok(())
     }
 
-    /// Notes what every batch header from offset `from` on states.
+    /// Notes the statements of all batch headers from offset `from` on.
     fn search(&mut self, open: &Open, from: u64) -> Result<(), Error> {
         let mut window = Window::default();
         let mut at = from;

@@ -15,19 +15,20 @@ pub(crate) struct Ring {
 }
 
 // SAFETY: threads that share a ring access its bytes only through `write`, `write_behind` and
-// `slices`, whose contracts exclude that a byte is written while another thread reads or writes it.
-// The buffer itself is never replaced, and it is freed by a thread that owns the ring alone.
+// `slices`, and the contracts exclude a write of a byte during another thread's read or write of
+// the byte. The buffer itself is never replaced, and is freed by a thread with sole ownership of
+// the ring.
 unsafe impl Sync for Ring {}
 
 impl Ring {
     /// A buffer of `size` bytes, a power of two.
     pub(crate) fn new(size: usize) -> Self {
         debug_assert!(size.is_power_of_two(), "a buffer of {size} bytes: positions are masked");
-        // Zeroed by the allocator, so that the system allocates pages when they are first used.
+        // Zeroed by the allocator, so the system allocates pages on first use.
         let bytes: *mut [u8] = Box::into_raw(vec![0u8; size].into_boxed_slice());
         // SAFETY: `bytes` comes from `Box::into_raw` and is used once, so the new box owns the
-        // buffer alone. UnsafeCell<u8> has the layout of u8 and the cast keeps the length, so it is
-        // freed with the layout that it was allocated with.
+        // buffer alone. UnsafeCell<u8> has the layout of u8 and the cast keeps the length, so the
+        // buffer is freed with the layout of the allocation.
         let bytes = unsafe { Box::from_raw(bytes as *mut [UnsafeCell<u8>]) };
         Self { bytes }
     }
@@ -44,18 +45,18 @@ impl Ring {
     ///
     /// # Safety
     /// `from` is at most as long as the buffer. The caller has exclusive access to [at, at +
-    /// from.len()): it has reserved and not published these positions, and everything one buffer
-    /// size before them is durable.
+    /// from.len()): the caller has reserved and not published the positions, and everything a
+    /// buffer size before them is durable.
     #[inline]
     pub(crate) unsafe fn write(&self, at: u64, from: &[u8]) {
         let size = self.bytes.len();
         debug_assert!(from.len() <= size, "{} bytes in a buffer of {size}", from.len());
         let offset = at as usize & (size - 1);
         let first = from.len().min(size - offset);
-        // SAFETY: from.len() <= size (contract), so offset + first <= size and
-        // from.len() - first <= offset: both copies stay inside the buffer. The caller has
-        // exclusive access to these bytes (contract), so no other thread accesses them and `from`
-        // does not overlap them. They are UnsafeCells, so they may be written through &self.
+        // SAFETY: from.len() <= size (contract), so offset + first <= size and from.len() - first
+        // <= offset: both copies stay inside the buffer. The caller has exclusive access to these
+        // bytes (contract), so no other thread accesses the bytes and `from` does not overlap them.
+        // The bytes are UnsafeCells, so writes through &self are allowed.
         unsafe {
             std::ptr::copy_nonoverlapping(from.as_ptr(), self.base().add(offset), first);
             let rest = from.len() - first;
@@ -63,9 +64,9 @@ impl Ring {
         }
     }
 
-    /// Writes `head`, which is four bytes and the low `head_len` bytes of a word, lowest first, to
-    /// position `at`, and `rest` behind it. The head stays in registers: assembled in memory, it
-    /// would have to be read back before it is written here.
+    /// Writes `head` (four bytes and the low `head_len` bytes of a word, lowest first) to position
+    /// `at`, and `rest` behind the head. The head stays in registers: assembled in memory, the head
+    /// would have to be read back before the write here.
     ///
     /// # Safety
     /// As for [`Ring::write`], for all `4 + head_len + rest.len()` bytes.
@@ -86,9 +87,10 @@ impl Ring {
         let (first, second) = (head.0.to_le_bytes(), head.1.to_le_bytes());
         if length >= 12 && length <= size - offset {
             // SAFETY: [offset, offset + length) is inside the buffer, and the caller has exclusive
-            // access to it (contract), so `rest` does not overlap it. It has at least 12 bytes, so
-            // both words of the head fit. The bytes of the second that do not count are at
-            // 4 + head_len to 12; `rest` begins there, ends at `length`, and overwrites them.
+            // access to the range (contract), so `rest` does not overlap the range. The range has
+            // at least 12 bytes, so both words of the head fit. The unused bytes of the second word
+            // are at 4 + head_len to 12; `rest` begins there, ends at `length`, and overwrites the
+            // unused bytes.
             unsafe {
                 let to = self.base().add(offset);
                 to.cast::<[u8; 4]>().write_unaligned(first);
@@ -96,30 +98,29 @@ impl Ring {
                 copy(rest, to.add(4 + head_len));
             }
         } else {
-            // SAFETY: together the pieces have `length` bytes, which is at most the buffer's size,
-            // and the caller has exclusive access to that many from `at` on (contract).
+            // SAFETY: together the pieces have `length` bytes, at most the buffer's size, and the
+            // caller has exclusive access to `length` bytes from `at` on (contract).
             unsafe { self.write_in_pieces(at, [&first, &second[..head_len], rest]) };
         }
     }
 
-    /// Writes pieces one after the other. For frames that wrap around the buffer's end or are very
-    /// short.
+    /// Writes pieces in sequence. For frames that wrap around the buffer's end or are very short.
     ///
     /// # Safety
     /// As for [`Ring::write`], for the bytes of all pieces.
     #[cold]
     unsafe fn write_in_pieces(&self, mut at: u64, pieces: [&[u8]; 3]) {
         for piece in pieces {
-            // SAFETY: each piece begins where the last one ended, so it is a part of the range to
-            // which the caller has exclusive access and which the buffer has room for (contract).
+            // SAFETY: each piece begins at the end of the last piece, so every piece is a part of
+            // the caller's exclusive range, and the buffer has room for the range (contract).
             unsafe { self.write(at, piece) };
             at += piece.len() as u64;
         }
     }
 
-    /// Prefetches as many cache lines of later frames as are filled now. They were last accessed
-    /// one round of the buffer ago, so they are read from memory, and a store that waits for its
-    /// cache line delays all later stores, including those into rows.
+    /// Prefetches as many cache lines of later frames as are filled now. Those lines were last
+    /// accessed a round of the buffer ago, so are read from memory, and a store waiting for its
+    /// cache line delays all later stores, including stores into rows.
     #[inline]
     fn fetch_ahead(&self, at: u64, length: usize) {
         self.fetch(at as usize + AHEAD);
@@ -131,8 +132,8 @@ impl Ring {
     #[inline(always)]
     fn fetch(&self, at: usize) {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
-        // SAFETY: prefetching needs SSE, which every x86_64 processor has. It never faults,
-        // whatever the address, and has no effect that the program can observe.
+        // SAFETY: prefetching needs SSE, present in every x86_64 processor. Prefetching never
+        // faults, at any address, and has no effect observable by the program.
         unsafe {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
             let offset = at & (self.bytes.len() - 1);
@@ -145,7 +146,7 @@ impl Ring {
     /// The bytes [from, to), in one or two pieces.
     ///
     /// # Safety
-    /// The range is at most as long as the buffer. Its bytes are filled and visible to the caller,
+    /// The range is at most as long as the buffer. The bytes are filled and visible to the caller,
     /// and are not written while the slices live: `to` is at most a cut, and `from` is not yet
     /// reported durable.
     pub(crate) unsafe fn slices(&self, from: u64, to: u64) -> (&[u8], &[u8]) {
@@ -155,9 +156,9 @@ impl Ring {
         debug_assert!(length <= size, "{length} bytes of a buffer of {size}");
         let offset = from as usize & (size - 1);
         let first = length.min(size - offset);
-        // SAFETY: length <= size (contract), so offset + first <= size and
-        // length - first <= offset: both pieces are inside the buffer, all of which is initialized.
-        // No thread writes them while the slices live (contract), and these borrow the ring, so it
+        // SAFETY: length <= size (contract), so offset + first <= size and length - first <=
+        // offset: both pieces are inside the buffer, all of which is initialized. No thread writes
+        // the pieces while the slices live (contract), and the slices borrow the ring, so the ring
         // is not freed either.
         unsafe {
             (
@@ -171,12 +172,13 @@ impl Ring {
 /// Copies bytes. Inlined for 8 to 16 bytes, where a call of the library function would take longer.
 ///
 /// # Safety
-/// `to` is valid for writes of `from.len()` bytes, which do not overlap `from`.
+/// `to` is valid for writes of `from.len()` bytes, without an overlap with `from`.
 #[inline(always)]
 unsafe fn copy(from: &[u8], to: *mut u8) {
     const WORD: usize = size_of::<u64>();
-    // SAFETY: `to` is valid for from.len() bytes that do not overlap `from` (contract). A word is
-    // copied only if there are at least eight, so the first one and the last one are among them.
+    // SAFETY: `to` is valid for from.len() bytes without an overlap with `from` (contract). A word
+    // is copied only if there are at least eight bytes, so the first word and the last word are
+    // inside.
     unsafe {
         if let (WORD..=16, Some(first), Some(last)) =
             (from.len(), from.first_chunk::<WORD>(), from.last_chunk::<WORD>())
@@ -220,13 +222,13 @@ mod tests {
                     let second: Vec<u8> = (0x11..=0x18).collect();
                     let expected = [&[1, 2, 3, 4], &second[..head_len], rest].concat();
                     let end = at + expected.len() as u64;
-                    // SAFETY: there is one thread, and it writes nothing after this.
+                    // SAFETY: there is one thread, with no later write.
                     let (a, b) = unsafe {
                         ring.write_behind(at, head, head_len, rest);
                         ring.slices(at, end)
                     };
                     assert_eq!([a, b].concat(), expected);
-                    // SAFETY: there is one thread, and it writes nothing after this.
+                    // SAFETY: there is one thread, with no later write.
                     let (a, b) = unsafe { ring.slices(end, at + size as u64) };
                     assert!(a.iter().chain(b).all(|&byte| byte == 0));
                 }

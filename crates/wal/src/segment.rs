@@ -1,4 +1,4 @@
-//! Segment files: their names, reading their headers, and making new ones ahead of need.
+//! Segment files: names, reading of headers, and preparing new segments ahead of need.
 
 use crate::Lsn;
 use crate::error::Error;
@@ -34,24 +34,25 @@ pub(crate) struct Segment {
     pub(crate) length: u64,
     /// None if the segment has not begun.
     pub(crate) header: Option<SegmentHeader>,
-    /// Whether it has only a temporary name, and may be in the page cache only (see `spare.rs`).
+    /// Whether the segment has only a temporary name, and may be in the page cache only (see
+    /// `spare.rs`).
     pub(crate) spare: bool,
 }
 
-/// The segments of a stream, in order, and the files that can be removed.
+/// The segments of a stream, in order, and the removable files.
 #[derive(Debug, Default)]
 pub(crate) struct Chain {
     pub(crate) segments: Vec<Segment>,
     pub(crate) leftovers: Vec<PathBuf>,
-    /// One of the leftovers: a copy of what the last segment has beyond its proven end.
+    /// A leftover: a copy of the last segment's frames beyond the proven end.
     pub(crate) spare: Option<Segment>,
     /// Whether the chain ends where a segment is missing or unreadable.
     pub(crate) broken: bool,
 }
 
 impl Chain {
-    /// Reads the headers in a stream's directory. `first` is the first sequence number that must be
-    /// present. Anything missing or unreadable is an error and ends the chain.
+    /// Reads the headers in a stream's directory. `first` is the first required sequence number.
+    /// Anything missing or unreadable is an error and ends the chain.
     pub(crate) fn read(
         device: &dyn Device,
         dir: &Path,
@@ -126,7 +127,7 @@ pub(crate) fn read_header(
                 newest: crate::format::VERSION,
             });
         }
-        // A recycled or new file: it has not begun.
+        // A recycled or new file: not begun.
         Err(NotAHeader::Invalid) => None,
         Ok(header) if &header.uuid != uuid => {
             let message = "it belongs to another database; remove it or restore the right one";
@@ -138,7 +139,7 @@ pub(crate) fn read_header(
     Ok(Segment { path, sequence, length, header, spare: false })
 }
 
-/// An existing segment, zero-filled or recycled, with a durable name, that has not begun.
+/// An existing segment, zero-filled or recycled, with a durable name, not begun.
 #[derive(Debug)]
 pub(crate) struct Prepared {
     pub(crate) path: PathBuf,
@@ -147,7 +148,7 @@ pub(crate) struct Prepared {
     pub(crate) file: Arc<dyn DeviceFile>,
 }
 
-/// Makes a segment that has not begun, from a file of zeros that `create` makes.
+/// Makes a segment that has not begun, from a file of zeros made by `create`.
 pub(crate) fn prepare(
     device: &dyn Device,
     dir: &Path,
@@ -164,7 +165,7 @@ pub(crate) fn prepare(
     Ok(Prepared { path, sequence, length, file })
 }
 
-/// The LSN from which a segment supplies the stream; the maximum if it has not begun.
+/// The first LSN of the stream in a segment; the maximum if the segment has not begun.
 pub(crate) fn start_of(segment: &Segment) -> Lsn {
     segment.header.as_ref().map_or(Lsn::MAX, |h| h.start)
 }

@@ -1,10 +1,10 @@
-//! A spare: a copy of a stream's recovered tail that still has its temporary name, because the
-//! process that wrote it while opening the log died before renaming it (`start.rs`).
+//! A spare: a copy of a stream's recovered tail still under a temporary name, because the writing
+//! process died during the opening before the renaming (`start.rs`).
 //!
-//! A spare is used only if it is whole. It is then read in place of the original, which may since
-//! have lost what was only in the page cache, or have rotted where no durable statement covers it.
-//! The spare need not be durable either: this opening copies it again, and what it states of its
-//! own stream does not count.
+//! A spare is used only if whole. The spare is then read in place of the original: the original may
+//! since have lost bytes held only in the page cache, or have rotted where no durable statement
+//! covers the bytes. The spare need not be durable either: the opening copies the spare again, and
+//! the spare's statements about its own stream do not count.
 
 use crate::error::Error;
 use crate::manifest::{Dimension, Manifest, StreamEntry};
@@ -30,8 +30,7 @@ pub(crate) fn find(
     // Leftovers without an extension are old segments.
     for path in chain.leftovers.iter().filter(|path| path.extension().is_some()) {
         let sequence = last.sequence + 1;
-        // A wrong version or database is not an error here; files under their own names are checked
-        // for it.
+        // A wrong version or database is not an error here; files under final names are checked.
         let found = read_header(&**device, path.clone(), stream.id, &manifest.uuid(), sequence);
         let segment = match found {
             Ok(segment) => Segment { spare: true, ..segment },

@@ -26,7 +26,7 @@ use std::sync::mpsc;
 /// The most bytes of frames in a batch of the copied tail.
 const TAIL_BATCH: usize = 2 * MAX_PAYLOAD;
 
-/// What a stream has beyond its proven end, encoded for the segment that takes over.
+/// The frames of a stream beyond its proven end, encoded for the next segment.
 struct Tail {
     start: Lsn,
     /// The anchor in effect at the start.
@@ -49,10 +49,10 @@ pub(crate) struct LaneStart {
 
 impl Recovering {
     /// Begins a new incarnation. First the recovered tails are made durable; then the manifest
-    /// records the ends of the last incarnation and the beginning of this one; then the flushers
+    /// records the ends of the last incarnation and the beginning of the new one; then the flushers
     /// start.
     ///
-    /// `epoch` is a floor: all epochs up to it count as used.
+    /// `epoch` is a floor: all epochs up to `epoch` count as used.
     ///
     /// # Errors
     /// A file could not be written, the log is open for reading only, or the verdict is about
@@ -114,7 +114,7 @@ impl Recovering {
         })
     }
 
-    /// Makes every given directory one of this log's.
+    /// Claims every given directory for the log.
     fn claim_directories(&mut self) -> Result<(), Error> {
         let device = &*self.options.device;
         let mut added = Vec::new();
@@ -128,14 +128,14 @@ impl Recovering {
                 }
             }
         }
-        // A directory that was emptied, or replaced, is a new one: the one that it was is nowhere.
+        // An emptied or replaced directory is a new directory: the former directory is nowhere.
         for (known, place) in self.manifest.dirs.iter_mut().zip(&self.places) {
             if place.as_ref() != Some(known) && self.options.dirs.contains(known) {
                 *known = PathBuf::new();
             }
         }
-        // The manifest first: a marker without a manifest means that the manifest was lost, and a
-        // place that a marker states must not be given to another directory if this opening fails.
+        // The manifest first: a marker without a manifest means a lost manifest, and a place stated
+        // by a marker must not go to another directory if the opening fails.
         if !added.is_empty() {
             self.manifest.write(device, &self.manifest_dir)?;
         }
@@ -145,8 +145,8 @@ impl Recovering {
         Ok(())
     }
 
-    /// Makes every file and directory name durable that the log relies on. Visible names may be in
-    /// the page cache only, if a process was killed after a rename or mkdir and before the sync.
+    /// Makes every file and directory name of the log durable. Visible names may be in the page
+    /// cache only, if a process was killed after a rename or mkdir and before the sync.
     fn sync_names(&self) -> Result<(), Error> {
         if broken!(TrustDirectoryEntries) {
             return Ok(());
@@ -170,8 +170,8 @@ impl Recovering {
             .ok_or_else(|| Error::Invalid(format!("log stream {stream} has no directory")))
     }
 
-    /// Copies what the newest incarnation has beyond its proven ends to segments that take over,
-    /// and records its ends. Returns the streams that got such a segment, with its (sequence,
+    /// Copies the frames of the newest incarnation beyond its proven ends to new segments, and
+    /// records the ends. Returns the streams with a new segment, each with the segment's (sequence,
     /// start).
     fn keep_tails(&mut self, verdict: &Verdict) -> Result<BTreeMap<StreamId, (u64, Lsn)>, Error> {
         let mut tails = BTreeMap::new();
@@ -205,8 +205,8 @@ impl Recovering {
         Ok(tails)
     }
 
-    /// Copies the frames of a stream between `from`, its proven end, and `to` to a segment of their
-    /// own. Returns the segment's sequence number and start.
+    /// Copies the frames of a stream between `from`, its proven end, and `to` to a separate
+    /// segment. Returns the segment's sequence number and start.
     fn copy_tail(
         &self,
         incarnation: u32,
@@ -281,15 +281,15 @@ impl Recovering {
         Ok(())
     }
 
-    /// Writes a segment that holds a tail. It is renamed only when it is whole and durable: under
-    /// its own name it replaces the original.
+    /// Writes the segment of a tail. The segment is renamed only when whole and durable: under its
+    /// final name the segment replaces the original.
     fn write_tail(&self, dir: &Path, header: &SegmentHeader, body: &[u8]) -> Result<(), Error> {
         let device = &*self.options.device;
         let path = segment_path(dir, header.sequence);
         let mut temporary = path.with_extension("tmp");
         let spare = self.chains.get(&header.stream).and_then(|chain| chain.spare.as_ref());
         if spare.is_some_and(|spare| spare.path == temporary) {
-            // The spare may be the source of this copy.
+            // The spare may be the source of the copy.
             temporary = path.with_extension("again.tmp");
         }
         let header = header.encode();
@@ -312,11 +312,12 @@ impl Recovering {
         ends
     }
 
-    /// Removes incarnations of which no frame is kept.
+    /// Removes incarnations without kept frames.
     fn forget_empty_incarnations(&mut self) {
         let kept: BTreeMap<StreamId, Lsn> =
             self.manifest.streams.iter().map(|s| (s.id, s.kept_from)).collect();
-        // `choose_streams` runs on what is left here, but must know the streams of the newest.
+        // `choose_streams` runs on the incarnations left here, but must know the streams of the
+        // newest.
         let active: BTreeSet<StreamId> = self.newest_streams().collect();
         self.manifest.incarnations.retain(|incarnation| {
             incarnation.dims.iter().any(|dim| {
@@ -368,7 +369,7 @@ impl Recovering {
         chosen
     }
 
-    /// Prepares the stream's directory, with a segment in which it can begin.
+    /// Prepares the stream's directory, with a first segment.
     fn prepare_lane(
         &self,
         stream: StreamId,
@@ -388,7 +389,7 @@ impl Recovering {
         begun.extend(tails.get(&stream));
         let first_sequence = self.manifest.stream(stream).map_or(1, |s| s.first_sequence);
         let mut next = begun.last().map_or(first_sequence, |(sequence, _)| sequence + 1);
-        // Segments that were prepared and have not begun are used where they are.
+        // Prepared segments that have not begun are used in place.
         let mut ready = VecDeque::new();
         let block = self.options.block_bytes as u64;
         for segment in segments {
@@ -435,7 +436,7 @@ impl Recovering {
         dropped
     }
 
-    /// Removes files that nothing refers to. One that cannot be removed does no harm.
+    /// Removes unreferenced files. A failed removal does no harm.
     fn remove_leftovers(&self, dropped: &[PathBuf]) {
         let device = &*self.options.device;
         for path in self.chains.values().flat_map(|c| &c.leftovers) {
@@ -450,8 +451,8 @@ impl Recovering {
     }
 }
 
-/// Removes what is left of unfinished or replaced checkpoints and of probes, and the segments of
-/// streams that are not in the manifest any more.
+/// Removes the files of unfinished or replaced checkpoints and of probes, and the segments of
+/// streams no longer in the manifest.
 fn sweep(device: &dyn Device, manifest: &Manifest, places: &[Option<PathBuf>]) {
     for (at, place) in places.iter().enumerate() {
         let Some(place) = place else { continue };

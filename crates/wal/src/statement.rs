@@ -1,4 +1,4 @@
-//! Durable statements: what the log itself records of how far its streams were durable.
+//! Durable statements: the log's own records of the durable positions of streams.
 
 use crate::Lsn;
 use crate::frame::{self, Frame, FrameKind};
@@ -9,14 +9,14 @@ use std::path::PathBuf;
 pub struct Statement {
     /// The stated position.
     pub lsn: Lsn,
-    /// The file that states it.
+    /// The file with the statement.
     pub path: PathBuf,
     /// The offset of the statement in the file.
     pub offset: u64,
 }
 
 impl Statement {
-    /// Keeps a statement of durability up to `lsn`, if it is higher than the last one.
+    /// Keeps a statement of durability up to `lsn`, if higher than the last statement.
     pub(crate) fn note(&mut self, lsn: Lsn, path: &PathBuf, offset: u64) {
         if lsn > self.lsn {
             self.lsn = lsn;
@@ -26,7 +26,7 @@ impl Statement {
     }
 }
 
-/// Notes what an anchor or a heartbeat states, and updates the anchor in effect.
+/// Notes the statements of an anchor or a heartbeat, and updates the anchor in effect.
 pub(crate) fn take_statements(
     dimension: usize,
     frame: &Frame<'_>,

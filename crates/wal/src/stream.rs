@@ -20,10 +20,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// The flusher's own slot, for anchors and heartbeats.
 pub(crate) const FLUSHER_SLOT: usize = 0;
 
-/// A sync that takes this long is reported to the operator.
+/// The shortest time of a sync reported to the operator.
 const SLOW_SYNC_NS: u64 = 100_000_000;
 
-/// Counters of one stream, since it was opened.
+/// Counters of one stream, since the opening.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StreamStats {
@@ -31,7 +31,7 @@ pub struct StreamStats {
     pub frame_bytes: u64,
     /// Bytes written to the device: frames, headers and padding.
     pub device_bytes: u64,
-    /// Syncs, one for each batch.
+    /// Syncs, a sync for each batch.
     pub syncs: u64,
     /// Nanoseconds spent in writes and syncs.
     pub device_ns: u64,
@@ -74,34 +74,34 @@ impl Counters {
 pub(crate) struct Stream {
     /// The stream's component in this incarnation's vectors.
     pub(crate) lane: usize,
-    /// The stream's id, which is permanent.
+    /// The stream's permanent id.
     pub(crate) id: StreamId,
     pub(crate) order: Order,
     pub(crate) ring: Ring,
     /// See `frame::seed`.
     pub(crate) seed: u32,
     /// The event on which the flusher sleeps while there is nothing to flush. A writer's addition
-    /// to `log_lsn` and the flusher's load of it are SeqCst, so that the writer's check for a
-    /// sleeping flusher after it is one load.
+    /// to `log_lsn` and the flusher's load of it are SeqCst, so the writer's check for a sleeping
+    /// flusher after the addition is a single load.
     pub(crate) wake: Event,
     /// The published anchor, by component. Written (Release) after the anchor frame has its
-    /// position, read by writers (Acquire) before they reserve theirs: a writer that reads a value
-    /// gets a position behind an anchor with at least this value. Components only grow, and each is
-    /// compared on its own when a vector is compressed, so a mix of two anchors is as good as
-    /// either; no sequence lock is needed.
+    /// position, read by writers (Acquire) before reserving positions: after reading a value, a
+    /// writer gets a position behind an anchor with at least the value read. Components only grow,
+    /// and each is compared separately when a vector is compressed, so a mix of two anchors is as
+    /// good as either; no sequence lock is needed.
     pub(crate) published: Box<[AtomicU64]>,
-    /// Anchors that the flusher still needs, each with the end of its frame: it writes the one in
-    /// effect into segment headers. Locked while an anchor is placed, so that anchors only grow
-    /// along the stream.
+    /// Anchors still needed by the flusher, each with the end of its frame: the flusher writes the
+    /// anchor in effect into segment headers. Locked while an anchor is placed, so anchors only
+    /// grow along the stream.
     pub(crate) anchors: Mutex<VecDeque<(Lsn, Vec<Lsn>)>>,
-    /// The highest mark for which a thread waits. Raised by any thread, read by the flusher.
-    /// SeqCst: it is raised before the check for a sleeping flusher, which reads it after
-    /// announcing its sleep.
+    /// The highest mark awaited by a thread. Raised by any thread, read by the flusher. SeqCst:
+    /// raised before the check for a sleeping flusher, and read by the flusher after announcing
+    /// sleep.
     pub(crate) wanted_mark: AtomicU64,
     pub(crate) counters: Counters,
-    /// What a flush interval collects.
+    /// The frames collected in a flush interval.
     pub(crate) group: Group,
-    /// On cache lines of its own: written for each batch, read by sessions that choose a stream.
+    /// On separate cache lines: written for each batch, read by sessions choosing a stream.
     pub(crate) pace: Padded<Pace>,
 }
 
@@ -109,18 +109,19 @@ impl Stream {
     /// Copies a frame to its reserved position. The payload has the reserved length.
     ///
     /// # Safety
-    /// The caller reserved `[start, start + frame::len(payload.len()))`, which is not longer than
-    /// the ring, and has not published it, and everything one ring size before its end is durable.
+    /// The caller reserved `[start, start + frame::len(payload.len()))`, a range no longer than the
+    /// ring, and has not published the range, and everything one ring size before its end is
+    /// durable.
     #[inline(always)]
     pub(crate) unsafe fn put(&self, start: Lsn, kind: FrameKind, payload: Payload<'_>) {
         let (head, len, rest) = frame::head(self.seed, start, kind, payload);
         // SAFETY: checksum, head and rest together have frame::len(payload.len()) bytes, no more
-        // than the ring, to which the caller has exclusive access: it reserved them and has not
-        // published them, and what they overwrite is durable (contract).
+        // than the ring, to which the caller has exclusive access: the caller reserved the bytes
+        // and has not published them, and the overwritten bytes are durable (contract).
         unsafe { self.ring.write_behind(start, head, len, rest) };
     }
 
-    /// Raises an anchor's vector to at least the last one. The caller holds `anchors`.
+    /// Raises an anchor's vector to at least the last anchor's. The caller holds `anchors`.
     pub(crate) fn next_anchor(&self, mut vector: Vec<Lsn>) -> Vec<Lsn> {
         debug_assert_eq!(vector.len(), self.published.len(), "an anchor of other streams");
         for (lane, published) in vector.iter_mut().zip(&self.published) {
@@ -129,7 +130,7 @@ impl Stream {
         vector
     }
 
-    /// Publishes an anchor whose frame has its position. The caller holds `anchors`, here `placed`.
+    /// Publishes an anchor with a placed frame. The caller holds `anchors`, here `placed`.
     pub(crate) fn publish_anchor(
         &self,
         placed: &mut VecDeque<(Lsn, Vec<Lsn>)>,
@@ -147,7 +148,7 @@ impl Stream {
         placed.push_back((end, vector));
     }
 
-    /// Counts a batch that was written and synced; its times in nanoseconds.
+    /// Counts a written and synced batch; times in nanoseconds.
     pub(crate) fn count_batch(&self, frames: u64, device: u64, device_ns: u64, sync_ns: u64) {
         self.counters.add(frames, device, device_ns, sync_ns);
         if sync_ns >= SLOW_SYNC_NS {
@@ -155,8 +156,7 @@ impl Stream {
         }
     }
 
-    /// Wakes the flusher if it sleeps. Call it after raising `log_lsn` or `wanted_mark`
-    /// (SeqCst).
+    /// Wakes the flusher if asleep. Call this after raising `log_lsn` or `wanted_mark` (SeqCst).
     #[inline]
     pub(crate) fn notify(&self) {
         self.wake.notify_ordered();
@@ -165,7 +165,7 @@ impl Stream {
     /// Bytes reserved and not yet durable.
     #[inline]
     pub(crate) fn backlog(&self, frontier: &Frontier) -> u64 {
-        // Durable first: it never exceeds a later `log_lsn`.
+        // The durable position first: it never exceeds a later `log_lsn`.
         let durable = frontier.durable(self.lane);
         let log_lsn = self.order.log_lsn();
         debug_assert!(durable <= log_lsn, "{durable} is durable, but {log_lsn} not yet reserved");

@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// The id of a stream, which the database never uses for another one. Within an incarnation a
-/// stream has an index too, its component in vectors, which another incarnation gives to another
-/// stream: that is a `usize`.
+/// The id of a stream, never reused for another stream of the database. Within an incarnation a
+/// stream has an index too, its component in vectors; the next incarnation may give the index to
+/// another stream: the index is a `usize`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 #[repr(transparent)]

@@ -1,4 +1,4 @@
-//! The segments of a flusher, one of which is prepared ahead.
+//! The segments of a flusher, with a segment prepared ahead.
 
 use crate::error::Error;
 use crate::preparer::{Preparer, Request, Urgency};
@@ -17,18 +17,18 @@ pub(crate) struct Supply {
     lane: usize,
     requests: mpsc::Sender<Request>,
     prepared: mpsc::Receiver<Result<Prepared, Error>>,
-    /// The preparer, if it has no thread of its own.
+    /// The preparer, if without a thread of its own.
     preparer: Option<Arc<Mutex<Preparer>>>,
     urgency: Arc<Urgency>,
-    /// The length of the segment that was asked for last, and the most.
+    /// The length of the segment requested last, and the maximum.
     length: u64,
     most: u64,
-    /// When that was; not set before the first.
+    /// The time of the last request; not set before the first.
     asked_at_ns: Option<u64>,
 }
 
 impl Supply {
-    /// For a stream whose segments have this length and grow up to `most`.
+    /// Makes the supply of a stream with segments of `length`, growing up to `most`.
     pub(crate) fn new(
         lane: usize,
         (length, most): (u64, u64),
@@ -46,11 +46,11 @@ impl Supply {
         self
     }
 
-    /// Asks for the segment after the one that begins now.
+    /// Asks for the segment after the segment begun now.
     pub(crate) fn ask(&mut self) {
         let length = (self.length * 2).min(self.most);
         let now = clock::monotonic_ns();
-        // Of a log that has just been opened nothing is known: as if it stayed idle.
+        // Of a freshly opened log nothing is known: treated as idle.
         let took = self.asked_at_ns.map_or(IDLE, |then| Duration::from_nanos(now - then));
         let within = took.mul_f64(length as f64 / self.length as f64);
         (self.length, self.asked_at_ns) = (length, Some(now));
@@ -59,20 +59,21 @@ impl Supply {
 
     fn request(&self, within: Duration) {
         let request = Request::Next { lane: self.lane, length: self.length, within };
-        // The preparer outlives the flushers; if it is gone, `next` reports it.
+        // The preparer outlives the flushers; if the preparer is gone, `next` reports the loss.
         let _ = self.requests.send(request);
     }
 
-    /// The segment that was asked for. Waits for it if need be.
+    /// Returns the requested segment. Waits if necessary.
     pub(crate) fn next(&self) -> Result<Prepared, Error> {
         self.receive()?.or_else(|_| {
-            // It may have been tried long ago, when the disk was full. Retry, as it is needed now.
+            // The attempt may have been long ago, with a full disk. Retry: the segment is needed
+            // now.
             self.request(Duration::ZERO);
             self.receive()?
         })
     }
 
-    /// A segment, or the error of making it.
+    /// A segment, or the error from its preparation.
     fn receive(&self) -> Result<Result<Prepared, Error>, Error> {
         if let Ok(ready) = self.prepared.try_recv() {
             return Ok(ready);

@@ -1,5 +1,4 @@
-//! A directory to which a database is being copied: refused until it is finished (`docs/format.md`,
-//! section 11).
+//! The target directory of a database copy: refused until finished (`docs/format.md`, section 11).
 
 use crate::error::Error;
 use crate::open::{Leniency, Recovering, open_as};
@@ -12,14 +11,15 @@ const UNFINISHED: &str = "UNFINISHED";
 const TEXT: &str = "A backup or a recovered database that is not finished.\n\
                     If no process is writing it now, remove this directory and make it again.\n";
 
-/// A directory that cannot be opened as a database yet. It stays so if this is dropped.
+/// A directory that cannot be opened as a database yet. The directory stays unfinished if the value
+/// is dropped.
 #[derive(Debug)]
 pub struct Unfinished {
     pub(crate) device: Arc<dyn Device>,
     pub(crate) dir: PathBuf,
 }
 
-/// Refuses a directory that holds the file `UNFINISHED`.
+/// Refuses a directory with the file `UNFINISHED`.
 pub(crate) fn refuse(device: &dyn Device, dir: &Path) -> Result<(), Error> {
     let path = dir.join(UNFINISHED);
     if !device.exists(&path).map_err(Error::io(&path, "look for"))? {
@@ -34,7 +34,7 @@ pub(crate) fn refuse(device: &dyn Device, dir: &Path) -> Result<(), Error> {
 }
 
 impl Unfinished {
-    /// Claims an empty or absent directory, and durably marks it as unfinished.
+    /// Claims an empty or absent directory, and durably marks the directory as unfinished.
     ///
     /// # Errors
     /// The directory is not empty, or could not be written to.
@@ -59,7 +59,7 @@ impl Unfinished {
         &self.dir
     }
 
-    /// Opens what has been made so far. Replaces the options' directories and device.
+    /// Opens the copy made so far. Replaces the options' directories and device.
     ///
     /// # Errors
     /// As [`open`](crate::open).
@@ -69,10 +69,10 @@ impl Unfinished {
         open_as(options, Leniency { unfinished: true, ..Leniency::default() })
     }
 
-    /// Writes a text file for users beside the database; durable once this is finished.
+    /// Writes a text file for users beside the database; durable once the copy is finished.
     ///
     /// # Errors
-    /// It could not be written.
+    /// The file could not be written.
     pub fn leave_note(&self, name: &str, text: &str) -> Result<(), Error> {
         let path = self.dir.join(name);
         self.device.write_small(&path, text.as_bytes()).map_err(Error::io(&path, "write"))
@@ -88,7 +88,7 @@ impl Unfinished {
         }
     }
 
-    /// Finishes the copy, which must be whole and durable: removes the mark durably.
+    /// Finishes the whole and durable copy: removes the mark durably.
     ///
     /// # Errors
     /// The directory could not be synced, or the mark not be removed.

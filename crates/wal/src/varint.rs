@@ -1,4 +1,4 @@
-//! Unsigned LEB128 numbers in their shortest form.
+//! Unsigned LEB128 numbers in the shortest form.
 
 /// Appends a number.
 #[inline]
@@ -19,7 +19,7 @@ pub fn len(value: u64) -> usize {
     (64 - (value | 1).leading_zeros() as usize).div_ceil(7)
 }
 
-/// Decodes a number: its value and length; None if it is cut off, too large or not the shortest.
+/// Decodes a number: value and length; None if cut off, too large or not in the shortest form.
 #[inline]
 pub fn get(bytes: &[u8]) -> Option<(u64, usize)> {
     let mut value = 0u64;

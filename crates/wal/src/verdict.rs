@@ -1,8 +1,8 @@
 //! The verdict on where streams end: at a torn tail, or at damage.
 //!
-//! A stream's valid prefix ends at the first byte that is not a valid frame of the stream. That is
-//! a torn tail, unless something durable (a frame of another stream, a checkpoint or the manifest)
-//! states that the stream was durable beyond it: then it is damage.
+//! A stream's valid prefix ends at the first byte that is not a valid frame of the stream. The rest
+//! is a torn tail, unless something durable (a frame of another stream, a checkpoint or the
+//! manifest) states a durable position beyond the prefix: then the rest is damage.
 
 use crate::Lsn;
 use crate::error::Error;
@@ -15,8 +15,8 @@ use crate::stream_id::StreamId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// A damaged stream: something durable states that it was durable beyond its valid prefix, or it
-/// cannot be read or used that far.
+/// A damaged stream: something durable states a durable position beyond its valid prefix, or the
+/// stream cannot be read or used up to the stated position.
 #[derive(Debug)]
 pub struct Damage {
     /// The incarnation.
@@ -25,11 +25,12 @@ pub struct Damage {
     pub stream: StreamId,
     /// The end of the valid prefix.
     pub valid_to: Lsn,
-    /// The position up to which the stream is known to have been durable.
+    /// The highest known durable position of the stream.
     pub durable_to: Lsn,
     /// The file and the offset of the damage, and why.
     pub error: Error,
-    /// The stream itself is whole there, but what follows may depend on one that is not.
+    /// The stream itself is whole there, but the following records may depend on a stream with
+    /// losses.
     pub cut_short: bool,
 }
 
@@ -42,19 +43,20 @@ pub struct Verdict {
 /// Where the streams of an incarnation end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IncarnationEnd {
-    /// Its number.
+    /// The incarnation's number.
     pub incarnation: u32,
-    /// The end vector: a record is dead for ever iff this does not cover its vector.
+    /// The end vector: a record is dead for ever iff the end vector does not cover the record's
+    /// vector.
     pub ends: LsnVector,
-    /// The position up to which something durable states that each stream was durable.
+    /// By stream, the position up to which something durable states that the stream was durable.
     pub(crate) proven: Vec<Lsn>,
-    /// The highest mark that each stream has stated within its valid prefix.
+    /// By stream, the highest mark stated within the valid prefix.
     pub marks: Vec<u64>,
 }
 
 impl IncarnationEnd {
-    /// By stream, the position up to which something durable states that it was durable: no crash
-    /// takes that back. At or below the end.
+    /// By stream, the position up to which something durable states that the stream was durable: no
+    /// crash takes that back. At or below the end.
     pub fn proven(&self) -> &[Lsn] {
         &self.proven
     }
@@ -76,15 +78,16 @@ impl Recovering {
     /// Decides whether the readers stopped at torn tails or at damage.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if something durable says that a stream was durable beyond the end of its
-    /// valid prefix; [`Error::Invalid`] if a reader is missing or was not read to its end.
+    /// [`Error::Corrupt`] if something durable states a durable position beyond the end of a
+    /// stream's valid prefix; [`Error::Invalid`] if a reader is missing or was not read to its end.
     pub fn verdict(&self, ends: &[ReaderEnd]) -> Result<Verdict, Error> {
         let incarnations = self.manifest.incarnations.iter();
         let ends = incarnations.map(|incarnation| self.judge_incarnation(incarnation, ends));
         Ok(Verdict { ends: ends.collect::<Result<_, _>>()? })
     }
 
-    /// The verdict on one incarnation, for a caller that checks it before it reads the next.
+    /// The verdict on one incarnation, for a caller that checks each incarnation before reading the
+    /// next.
     ///
     /// # Errors
     /// As [`verdict`](Self::verdict).
@@ -109,14 +112,14 @@ impl Recovering {
         Ok(IncarnationEnd { incarnation: number, ends, proven, marks })
     }
 
-    /// Reads everything to find the damaged streams, and how far the others are usable. Readers
-    /// that are made afterwards ignore the manifest's mark of a damaged stream, and use only
-    /// what is stated before the damage.
+    /// Reads everything to find the damaged streams and the usable part of the whole streams.
+    /// Readers made afterwards ignore the manifest's mark of a damaged stream, and use only the
+    /// statements before the damage.
     ///
-    /// Where records leave out what an anchor covers (`leaves_out`), a record may depend on
-    /// anything that the anchor states, and others depend on that record by its position alone. So
-    /// readers end behind an anchor that states more than is usable, and streams that depend on
-    /// what is cut off there end likewise.
+    /// Where records leave out positions covered by an anchor (`leaves_out`), a record may depend
+    /// on anything stated by the anchor, and later records depend on the record by position alone.
+    /// So readers end behind an anchor with a statement beyond the usable part, and streams with a
+    /// dependency on the cut-off part end likewise.
     ///
     /// # Errors
     /// The device failed.
@@ -154,7 +157,8 @@ impl Recovering {
         Ok(())
     }
 
-    /// The damaged streams of an incarnation, first those that are damaged themselves. For salvage.
+    /// The damaged streams of an incarnation, first the streams with damage of their own. For
+    /// salvage.
     ///
     /// # Errors
     /// [`Error::Invalid`] if a reader is missing or was not read to its end.
@@ -169,7 +173,7 @@ impl Recovering {
         Ok(damaged)
     }
 
-    /// By stream: the position up to which it is proven durable, or its damage.
+    /// By stream: the highest position proven durable, or the damage.
     fn judge_lanes(
         &self,
         incarnation: &Incarnation,
@@ -195,8 +199,8 @@ impl Recovering {
     }
 }
 
-/// How far each stream is usable, if no anchor may state more than that. `anchors`: by stream, the
-/// position from which each anchor counts, and the vector that it states.
+/// The usable end of each stream, if no anchor may state more. `anchors`: by stream, the position
+/// from which each anchor counts, and the stated vector.
 fn usable(mut ends: Vec<Lsn>, anchors: &[&[(Lsn, Vec<Lsn>)]]) -> Vec<Lsn> {
     debug_assert_eq!(ends.len(), anchors.len(), "each stream has anchors");
     loop {
@@ -217,9 +221,9 @@ fn usable(mut ends: Vec<Lsn>, anchors: &[&[(Lsn, Vec<Lsn>)]]) -> Vec<Lsn> {
 enum Stop {
     /// The bytes that follow are not a frame of the stream, or there are none.
     NoFrame,
-    /// The device failed to read what follows.
+    /// The device failed to read the next bytes.
     Unreadable,
-    /// What follows may depend on what another stream has lost.
+    /// The next records may depend on losses of another stream.
     CutShort,
 }
 
@@ -233,28 +237,28 @@ impl Stop {
     }
 }
 
-/// What the end of a stream's valid prefix is.
+/// The meaning of the end of a stream's valid prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ending {
-    /// What follows was never durable.
+    /// The bytes behind the end were never durable.
     TornTail,
-    /// Bytes that were durable are not there as they were, or cannot be read.
+    /// Durable bytes are missing or changed, or cannot be read.
     Damage,
     /// The stream is whole, and is used no further.
     CutShort,
 }
 
-/// The decision, by why the reader stopped, and whether the valid prefix reaches everything that is
-/// proven durable. Each case has its line.
+/// The decision, by why the reader stopped, and whether the valid prefix reaches everything proven
+/// durable. Each case has its line.
 const DECISIONS: [(Stop, bool, Ending); 6] = [
-    // Nothing states that anything is missing.
+    // No statement proves a loss.
     (Stop::NoFrame, true, Ending::TornTail),
-    // Something durable states that there was more.
+    // Something durable states a higher position.
     (Stop::NoFrame, false, Ending::Damage),
-    // There may be more that nothing states: to go on would cut it off.
+    // There may be more, without a statement: to go on would cut the rest off.
     (Stop::Unreadable, true, Ending::Damage),
     (Stop::Unreadable, false, Ending::Damage),
-    // Only salvage cuts streams short. What follows is left out, even if it is whole.
+    // Only salvage cuts streams short. The bytes behind the cut are left out, even if whole.
     (Stop::CutShort, true, Ending::CutShort),
     (Stop::CutShort, false, Ending::CutShort),
 ];
@@ -264,9 +268,9 @@ fn decide(stop: Stop, reaches: bool) -> Ending {
     case.expect("each case has its line").2
 }
 
-/// The statement that proves most of a stream durable: a frame's, or the manifest's. `covered` is
-/// the position up to which the checkpoint needs the stream, `recorded` its recorded end. That
-/// replaces all others: nothing beyond it counts.
+/// The statement with the highest position proven durable: a frame's, or the manifest's. `covered`
+/// is the position up to which the checkpoint needs the stream, `recorded` its recorded end. The
+/// recorded end replaces all statements: nothing beyond counts.
 fn proof(
     statements: impl Iterator<Item = Statement>,
     covered: Option<Lsn>,
@@ -281,8 +285,8 @@ fn proof(
     }
 }
 
-/// The highest LSN to which a stream is proven durable; an error if its valid prefix ends below
-/// that, could not be read, or was cut short.
+/// The highest LSN to which a stream is proven durable; an error if the stream's valid prefix ends
+/// below that LSN, could not be read, or was cut short.
 fn judge(
     lanes: &[&ReaderEnd],
     lane: &ReaderEnd,
@@ -336,7 +340,7 @@ mod tests {
         assert_eq!(DECISIONS.len(), 6);
     }
 
-    /// A stream that ends at 5: with every proof below, at and beyond that, and every way to stop.
+    /// A stream that ends at 5: with every proof below, at and beyond 5, and every way to stop.
     #[test]
     fn a_stream_is_whole_iff_it_was_read_to_its_end_and_nothing_proves_more() {
         let statement = |lsn| Statement { lsn, path: "stream".into(), offset: 7 };
@@ -392,8 +396,8 @@ mod tests {
         ];
         // Nothing is lost: no anchor states more than is whole.
         assert_eq!(usable(vec![90, 90, 90], &anchors), [90, 90, 90]);
-        // From 70 on stream 1 depends on what stream 0 lost; from 60 on stream 2 on what stream 1
-        // lost.
+        // From 70 on stream 1 depends on the loss of stream 0; from 60 on stream 2 on the loss of
+        // stream 1.
         assert_eq!(usable(vec![10, 90, 90], &anchors), [10, 70, 60]);
         assert_eq!(usable(vec![9, 90, 90], &anchors), [9, 70, 60]);
         assert_eq!(usable(vec![8, 90, 90], &anchors), [8, 50, 20]);

@@ -1,15 +1,14 @@
 //! Waiting until one of several lanes of the frontier has reached its number.
 //!
-//! The waiter parks a waker at each lane, sleeps until one of them is woken, and withdraws the
-//! others, so that wakers do not accumulate at a lane without progress. A flusher pays nothing
-//! while no waker is parked, and wakes the waiter only when its own lane has reached the wanted
-//! number.
+//! The waiter parks a waker at each lane, sleeps until a waker is woken, and withdraws the rest, so
+//! wakers do not accumulate at a lane without progress. A flusher pays nothing while no waker is
+//! parked, and wakes the waiter only when its own lane has reached the wanted number.
 //!
-//! No wake-up is lost. Each waker is parked by the same announce-then-check as a single one
-//! (`Frontier::park`): either the raising thread finds it parked, or the parking thread finds the
-//! lane raised; the same holds when the log stops. So once a lane is reached, its waker is woken,
-//! whether before or after the others were parked. A waker sets `rung` before it checks for a
-//! sleeper, and the sleeper announces itself before it checks `rung`.
+//! No wake-up is lost. Each waker is parked by the same announce-then-check as a single waker
+//! (`Frontier::park`): either the raising thread finds the waker parked, or the parking thread
+//! finds the lane raised; the same holds when the log stops. So once a lane is reached, the lane's
+//! waker is woken, before or after the rest were parked. A waker sets `rung` before the check for a
+//! sleeper, and the sleeper announces itself before the check of `rung`.
 
 use crate::error::Poisoned;
 use crate::frontier::Frontier;
@@ -21,11 +20,11 @@ use smallvec::SmallVec;
 use std::sync::Arc;
 use std::task::{Wake, Waker};
 
-/// How often a waiter checks before it sleeps, as in `Watermark`.
+/// The number of checks before a waiter sleeps, as in `Watermark`.
 const SPINS: u32 = if cfg!(loom) { 0 } else { 100 };
 
 /// Wakes one waiter on behalf of any lane. A waker taken for wake-up while the waiter withdrew it
-/// may ring later; that has no effect.
+/// may ring later, without effect.
 #[derive(Debug)]
 struct Alarm {
     event: Event,
@@ -52,9 +51,9 @@ impl Alarm {
 }
 
 impl Frontier {
-    /// Blocks until one of the lanes has reached its number. Lanes other than the positions of
-    /// streams must have been requested, see [`Log::wait_any`](crate::Log::wait_any). Returns at
-    /// once if there are none.
+    /// Blocks until a lane has reached its number. Lanes other than the positions of streams must
+    /// have been requested, see [`Log::wait_any`](crate::Log::wait_any). Returns at once without
+    /// lanes.
     ///
     /// # Errors
     /// The log stopped before any was reached.
@@ -68,7 +67,8 @@ impl Frontier {
         }
         while !wanted.is_empty() && !is_reached() {
             if let Some(poisoned) = self.poisoned() {
-                // The sync may have returned between the two checks: then it is durable anyway.
+                // The sync may have returned between the two checks: then the position is durable
+                // anyway.
                 return if is_reached() { Ok(()) } else { Err(poisoned) };
             }
             let alarm = Arc::new(Alarm { event: Event::new(), rung: AtomicBool::new(false) });
@@ -90,7 +90,7 @@ mod tests {
     use std::sync::mpsc::channel;
     use std::time::Duration;
 
-    /// One lane never advances; the other two take turns to be raised first.
+    /// A lane never advances; the remaining two take turns to be raised first.
     #[test]
     fn every_waiter_is_woken_by_each_of_its_lanes_and_leaves_nothing_behind() {
         let frontier = Arc::new(Frontier::new(&[0, 0, 0]));
@@ -153,7 +153,8 @@ mod loom_tests {
         }
     }
 
-    /// Two flushers raise their lanes concurrently, one to the wanted number and one to less.
+    /// Two flushers raise their lanes concurrently, the first to the wanted number and the second
+    /// to less.
     #[test]
     fn two_flushers_wake_one_waiter() {
         bounded().check(|| {

@@ -1,5 +1,5 @@
-//! Directories of different ages. Promise: one that is older than what the records of another were
-//! written beside is refused, and nothing that was acknowledged is lost in silence.
+//! Directories of different ages. Promise: a directory older than the state seen by another
+//! directory's records is refused, and no acknowledged record is lost in silence.
 #![allow(missing_docs)]
 
 mod common;
@@ -13,7 +13,7 @@ use std::time::Duration;
 fn options(dirs: [&Path; 2]) -> LogOptions {
     let mut options = small(dirs[0], 2, FileDevice::shared());
     options.dirs = dirs.map(Path::to_owned).to_vec();
-    // As many bytes as these tests never write.
+    // More bytes than written by the tests.
     options.anchor_interval_bytes = 1 << 30;
     options
 }
@@ -29,8 +29,8 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Copies one directory, and goes on for a moment as a database does that has a little to do. Then
-/// the process is killed, and the copy takes the place of the directory.
+/// Copies a directory, and goes on for a moment like a database with a little to do. Then the
+/// process is killed, and the copy takes the place of the directory.
 #[test]
 fn an_older_directory_of_the_same_incarnation_is_refused() {
     let dir = tempfile::tempdir().unwrap();
@@ -54,7 +54,7 @@ fn an_older_directory_of_the_same_incarnation_is_refused() {
     copy(&paths[2], dirs[1]);
     let error = reopen(options(dirs)).map(drop).unwrap_err().to_string();
     assert!(error.contains("durable"), "{error}");
-    // Nothing was changed: the right one is taken again.
+    // Nothing was changed: the right directory is accepted again.
     fs::remove_dir_all(dirs[1]).unwrap();
     fs::rename(&newer, dirs[1]).unwrap();
     let (_, frames) = reopen(options(dirs)).unwrap();

@@ -1,4 +1,4 @@
-//! The flush interval lets work collect, and `flush_fill_bytes` ends it early.
+//! The flush interval lets work collect, and `flush_fill_bytes` ends the interval early.
 #![allow(missing_docs)]
 
 mod common;
@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 
 #[test]
 fn an_interval_collects_though_somebody_waits() {
-    // A slow disk, or a thread that is held up, may use up the interval: then it is tried again.
+    // A slow disk, or a delayed thread, may use up the interval: then the test tries again.
     assert!((0..10).any(|_| collects()), "what is appended is flushed before the interval ends");
 }
 
 fn collects() -> bool {
     let dir = tempfile::tempdir().unwrap();
     let mut options = small(dir.path(), 1, FileDevice::shared());
-    // Long enough for what follows, also on a busy machine.
+    // Long enough for the test, also on a busy machine.
     let interval = Duration::from_millis(1500);
     options.flush_interval = Some(interval);
     let (log, _) = reopen(options).unwrap();
@@ -28,18 +28,18 @@ fn collects() -> bool {
     log.wait(Lane::position(0), ends[0]).unwrap();
     let (took, durable) = (began.elapsed(), log.frontier().durable(0));
     eprintln!("flushed after {took:?}, up to {durable}: {ends:?}");
-    // All that collected is in one batch.
+    // All collected frames are in a single batch.
     took >= interval / 2 && durable == ends[9]
 }
 
-/// A log whose flush interval lasts for ever.
+/// The options of a log with an endless flush interval.
 fn endless(dir: &std::path::Path) -> hyades_wal::LogOptions {
     let mut options = small(dir, 1, FileDevice::shared());
     options.flush_interval = Some(Duration::from_secs(3600));
     options
 }
 
-/// Waits for what is not flushed before the interval ends, unless it is complete.
+/// Waits until `end` is flushed; before the interval ends only complete work is flushed.
 fn is_flushed(log: &hyades_wal::Log, end: u64, within: Duration) -> bool {
     let began = Instant::now();
     while log.frontier().durable(0) < end && began.elapsed() < within {

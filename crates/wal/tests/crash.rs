@@ -11,7 +11,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// What must be recovered: by (incarnation, lane), the records appended and the acknowledged LSN.
+/// The required result of recovery: by (incarnation, lane), the records appended and the
+/// acknowledged LSN.
 #[derive(Default)]
 struct Model {
     lanes: BTreeMap<(u32, usize), Lane>,
@@ -21,7 +22,7 @@ struct Model {
 struct Lane {
     appended: Vec<(Lsn, Vec<u8>)>,
     acknowledged: Lsn,
-    /// The incarnation's end is recorded, so its content must not change any more.
+    /// The incarnation's end is recorded, so the content must not change any more.
     fixed: bool,
 }
 
@@ -44,7 +45,7 @@ impl Model {
         }
     }
 
-    /// The newest incarnation's end was recorded: it holds exactly what was read.
+    /// The newest incarnation's end was recorded: the incarnation holds exactly the frames read.
     fn fix(&mut self, frames: &[Read]) {
         for (&(incarnation, number), lane) in &mut self.lanes {
             let of_lane = |f: &&Read| f.incarnation == incarnation && f.lane == number;
@@ -63,8 +64,8 @@ fn options(dir: &std::path::Path, random: &mut Random, device: PowerCutDevice) -
     options
 }
 
-/// Runs one history of several openings. Returns how many frames survived, so that the test can
-/// check that it tested something.
+/// Runs a history of several openings. Returns the number of surviving frames, for a check against
+/// an empty test.
 fn history(seed: u64, lying_sync: bool) -> usize {
     let dir = tempfile::tempdir().unwrap();
     let mut random = Random::seeded(seed);
@@ -77,8 +78,8 @@ fn history(seed: u64, lying_sync: bool) -> usize {
             device.cut_after(random.below(150));
         }
         let options = options(dir.path(), &mut random, device.clone());
-        // The cut explains I/O errors and a stopped log; any other error, such as damage, fails the
-        // test.
+        // The cut explains I/O errors and a stopped log; any further error, for example damage,
+        // fails the test.
         let result = one_opening(options, &mut model, &mut random);
         match result {
             Err(
@@ -117,7 +118,7 @@ fn one_opening(
         let number = random.below(streams as u64) as usize;
         let mut payload = vec![0; random.below(1000) as usize];
         random.fill(&mut payload);
-        // A stopped log still hands out positions; they mean nothing.
+        // A stopped log still hands out positions, without a meaning.
         let end = append(&mut writer, number, &payload);
         if let Some(lane) = model.lanes.get_mut(&(incarnation, number)) {
             lane.appended.push((end, payload));
@@ -139,7 +140,7 @@ fn acknowledged_is_recovered_wherever_the_power_goes() {
 
 #[test]
 fn a_device_that_lies_is_found_out() {
-    // On a device that breaks its promise, the same check must fail for some seed.
+    // On a device with a broken promise, the same check must fail for some seed.
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
     let caught = (0..20).any(|seed| std::panic::catch_unwind(|| history(seed, true)).is_err());
@@ -161,8 +162,8 @@ fn backed_up(disk: &SimulatedDisk) -> Option<Vec<Read>> {
     Some(read_all(&copy).unwrap().0)
 }
 
-/// Opening a log copies the tail that no statement covers, and may be interrupted before the copy
-/// is renamed. A whole copy then replaces the original, through power cuts and rot.
+/// Opening a log copies the tail without a statement, and may be interrupted before the copy is
+/// renamed. A whole copy then replaces the original, through power cuts and rot.
 #[test]
 fn the_copy_of_a_tail_serves_before_it_has_its_name() {
     let disk = SimulatedDisk::new();
@@ -195,7 +196,7 @@ fn the_copy_of_a_tail_serves_before_it_has_its_name() {
             let disk = disk.fork();
             let rot = disk.rot(seed).unwrap();
             let backed_up = (seed < 40).then(|| backed_up(&disk)).flatten();
-            // It is refused; or a tail is missing that nothing proves to have been acknowledged.
+            // The log is refused; or a tail without a proof of acknowledgement is missing.
             let Ok((log, frames)) = reopen(on(&disk)) else { continue };
             let found = records(frames);
             assert!(whole.starts_with(&found), "step {step}, {rot:?}");
@@ -205,7 +206,7 @@ fn the_copy_of_a_tail_serves_before_it_has_its_name() {
             }
             assert!(rot.in_last_write || found.len() == whole.len(), "step {step}, {rot:?}");
             saved += u64::from(found.len() == whole.len());
-            // What was recovered survives a power cut.
+            // Recovered records survive a power cut.
             drop(log);
             disk.power_cut(seed);
             let again = records(read_all(&open(on(&disk)).unwrap()).unwrap().0);

@@ -1,4 +1,4 @@
-//! Damage of any kind gives an error, or is taken for a torn tail if nothing proves otherwise; it
+//! Damage of any kind gives an error, or is taken for a torn tail without proof of damage; damage
 //! never causes a panic, and durable data is never lost silently.
 
 mod common;
@@ -39,8 +39,8 @@ fn build(dir: &Path, clean: bool) -> Vec<Read> {
             }
         }
         log.flush().unwrap();
-        // The last record has a batch of its own: nothing in the other stream can state that it was
-        // durable.
+        // The last record has a batch of its own: nothing in the other stream can state its
+        // durability.
         append(&mut writer, 1, &[b'l'; 296]);
         log.flush().unwrap();
         if clean || round == 0 { log.close().unwrap() } else { drop(log) }
@@ -52,7 +52,7 @@ fn read(dir: &Path) -> Result<Vec<Read>, Error> {
     read_all(&open(options(dir))?).map(|(frames, _)| frames)
 }
 
-/// `read` holds a prefix of each stream of the newest incarnation, and all of the older one.
+/// `read` holds a prefix of each stream of the newest incarnation, and the whole older incarnation.
 fn is_prefix(read: &[Read], whole: &[Read]) -> bool {
     let newest = whole.last().unwrap().incarnation;
     [1, 2].into_iter().all(|incarnation| {
@@ -79,7 +79,7 @@ fn any_flipped_bit_or_cut_is_an_error_or_a_tail() {
             let original = fs::read(path).unwrap();
             let mut damaged = original.clone();
             let kind = trial % 4;
-            // Early bytes more often: later ones are often the zeros of an unused segment.
+            // Early bytes more often: later bytes are often the zeros of an unused segment.
             let bound = original.len() as u64 >> random.below(4);
             let at = random.below(bound.max(1)) as usize;
             match kind {
@@ -117,7 +117,8 @@ fn a_missing_file_is_named() {
     build(dir.path(), true);
     let all = files(dir.path());
     for path in all.iter() {
-        // The last segment of each stream is prepared and has not begun: nothing is lost with it.
+        // The last segment of each stream is prepared and has not begun: nothing is lost without
+        // the segment.
         let spare = !files(path.parent().unwrap()).iter().any(|p| p > path);
         let bytes = fs::read(path).unwrap();
         fs::remove_file(path).unwrap();
@@ -151,7 +152,7 @@ fn a_torn_tail_is_cut_and_the_log_goes_on_behind_it() {
     }
     assert!(damaged);
     let (log, frames) = reopen(options(dir.path())).unwrap();
-    // An anchor may follow it.
+    // An anchor may follow the tail.
     let behind = |f: &&Read| {
         f.incarnation == last.incarnation && f.lane == last.lane && f.start >= last.start
     };

@@ -1,4 +1,4 @@
-//! An idle log sleeps. This test is alone in its file, and so in its process, because it reads the
+//! An idle log sleeps. The test is alone in its file, and so in its process, because of the
 //! counters of all threads.
 #![cfg(target_os = "linux")]
 
@@ -42,6 +42,6 @@ fn an_idle_log_wakes_nobody() {
         pause();
         switches() == before
     };
-    // What follows from the last flush comes later on a busy machine.
+    // The effects of the last flush come later on a busy machine.
     assert!((0..20).any(sleep), "the threads of an idle log wake up");
 }

@@ -1,4 +1,5 @@
-//! What a log accepts at each of its limits, and refuses one past it, before anything is written.
+//! A log accepts values at each of its limits, and refuses values past a limit, before anything is
+//! written.
 #![allow(missing_docs)]
 
 mod common;

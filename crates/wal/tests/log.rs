@@ -35,7 +35,7 @@ fn acknowledged_is_recovered_over_incarnations() {
         }
         log.flush().unwrap();
         drop(writer);
-        // Whether closed cleanly or dropped, what was durable is recovered.
+        // Whether closed cleanly or dropped, durable records are recovered.
         if round % 2 == 0 { log.close().unwrap() } else { drop(log) }
     }
 }
@@ -58,7 +58,7 @@ fn a_void_keeps_its_place_and_what_follows() {
     assert_eq!(frames[2].payload, b"after");
 }
 
-/// The number of segments in a stream's directory under their own names.
+/// The number of segments in a stream's directory under final names.
 fn segments(dir: &Path) -> usize {
     let names = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
     names.filter(|path| path.extension().is_none()).count()
@@ -73,7 +73,7 @@ fn a_failed_sync_poisons_and_is_never_retried() {
     let mut writer = log.writer().unwrap();
     let first = append(&mut writer, 0, b"durable");
     log.frontier().wait(Lane::position(0), first).unwrap();
-    // Segments made ahead of need are synced as well: wait until each stream has its second one.
+    // Segments made ahead of need are synced as well: wait until each stream has a second segment.
     while (0..2).any(|s| segments(&dir.path().join(format!("stream-{:04}", log.stream_id(s)))) < 2)
     {
         std::thread::yield_now();
@@ -140,12 +140,12 @@ fn streams_come_and_go_and_stay_readable() {
     }
     assert_eq!(ids[0], [0, 1]);
     assert!(ids[1][0] == 0 && ids[1][2] == 1, "streams in the same directory go on: {ids:?}");
-    // The error for a missing directory names it.
+    // The error for a missing directory names the directory.
     let error = open(small(a.path(), 1, MemoryDevice::shared())).unwrap_err().to_string();
     assert!(error.contains(&b.path().display().to_string()), "{error}");
 }
 
-/// Its marker states a place, which no directory that is added meanwhile gets.
+/// The marker states a place, not given to any directory added meanwhile.
 #[test]
 fn a_directory_of_an_opening_that_failed_can_be_added_later() {
     let dirs = [(); 3].map(|()| tempfile::tempdir().unwrap());
@@ -230,14 +230,15 @@ fn truncated_segments_go_and_the_rest_is_read() {
     log.flush().unwrap();
     truncate(&log, &[last]);
     let kept = kept_from(&log, 0);
-    // Recovery reads what is kept from here on.
+    // Recovery reads the kept frames from here on.
     assert_eq!(truncate(&log, &[kept]), 0);
     drop((writer, log));
     let (log, frames) = reopen(options.clone()).unwrap();
     assert_eq!(frames[0].start, kept);
     let mut records = frames.iter().filter(|f| f.kind == FrameKind::Record);
     assert_eq!(records.next_back().unwrap().end, last);
-    // The first kept segment's header has the anchor in effect, although its frame is gone.
+    // The first kept segment's header has the anchor in effect, although the anchor's frame is
+    // gone.
     assert!(frames[0].anchor[0] > 0 && frames[0].anchor[0] <= kept);
     // The incarnation before is truncated.
     truncate(&log, &[log.next_lsn(0)]);
@@ -247,8 +248,8 @@ fn truncated_segments_go_and_the_rest_is_read() {
     assert!(log.next_lsn(0) >= last);
 }
 
-/// A log that is always truncated by as much as was written reuses the same files; if less is
-/// written, it keeps fewer.
+/// A log always truncated by the amount written reuses the same files; with fewer writes, the log
+/// keeps fewer files.
 #[test]
 fn truncated_segments_are_written_again() {
     let dir = tempfile::tempdir().unwrap();
@@ -284,7 +285,7 @@ fn truncated_segments_are_written_again() {
     assert!(left <= 2 + 4, "{left} files for one segment");
     write_segments(2);
     drop((writer, log));
-    // What was written over old content is read correctly.
+    // Frames written over old content are read correctly.
     let (_, frames) = reopen(options).unwrap();
     let records: Vec<_> = frames.iter().filter(|f| f.kind == FrameKind::Record).collect();
     assert_eq!(records.len(), 2 * 21);
@@ -323,7 +324,7 @@ fn memory_is_not_durable_and_files_are() {
     assert!(!MemoryDevice.durable() && FileDevice.durable());
 }
 
-/// Holds a handle to the log until it is woken.
+/// Holds a handle to the log until woken.
 struct LastHandle {
     log: Mutex<Option<Log>>,
     gone: mpsc::Sender<()>,

@@ -1,4 +1,4 @@
-//! The error for a missing marker names its directory.
+//! The error for a missing marker names the directory.
 #![allow(missing_docs)]
 
 mod common;
@@ -34,7 +34,7 @@ fn a_missing_marker_is_named_with_its_directory() {
             assert!(error.starts_with(marker.to_str().unwrap()), "{error}");
             assert!(error.contains("the file is missing"), "{error}");
         }
-        // A tool for damaged logs reports it, and identifies the directory by its path.
+        // A tool for damaged logs reports the damage, and identifies the directory by path.
         let damaged = open_damaged(options.clone()).unwrap();
         let [damage] = damaged.damage() else { panic!("{:?}", damaged.damage()) };
         assert!(damage.to_string().starts_with(marker.to_str().unwrap()), "{damage}");

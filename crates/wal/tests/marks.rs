@@ -1,4 +1,4 @@
-//! The marks that streams state about the numbers of their frames, and what recovery finds.
+//! The marks of streams about the numbers of frames, and the result of recovery.
 #![allow(missing_docs)]
 
 mod common;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Numbers that the test sets.
+/// Numbers set by the test.
 #[derive(Debug, Default)]
 struct Fixed(AtomicU64);
 
@@ -46,7 +46,7 @@ fn the_common_mark_is_the_lowest_and_waiting_for_it_moves_idle_streams() {
     assert_eq!((log.frontier().at(common), log.stats(0).syncs), (0, 0));
     log.wait(common, 7).unwrap();
     assert_eq!([0, 1, 2].map(|s| log.frontier().mark(s)), [7, 7, 7]);
-    // What cannot be stated yet is stated as soon as possible.
+    // A mark not yet possible is stated as soon as possible.
     std::thread::scope(|scope| {
         let waits = scope.spawn(|| log.wait(common, 9));
         std::thread::sleep(Duration::from_millis(5));
@@ -59,8 +59,8 @@ fn the_common_mark_is_the_lowest_and_waiting_for_it_moves_idle_streams() {
     assert_eq!(log.stats(0).syncs, syncs, "something was written though no thread waits");
 }
 
-/// The heartbeat is in the last truncated segment: its successor was begun in memory only when the
-/// device failed.
+/// The heartbeat is in the last truncated segment: the next segment was begun in memory only when
+/// the device failed.
 #[test]
 fn a_mark_outlives_the_heartbeat_that_stated_it() {
     let dir = tempfile::tempdir().unwrap();
@@ -89,7 +89,7 @@ fn a_mark_outlives_the_heartbeat_that_stated_it() {
         let recovering = open(small(dir.path(), 2, FileDevice::shared())).unwrap();
         let (_, verdict) = read_all(&recovering).unwrap();
         assert_eq!(verdict.ends()[0].marks, [0, 41]);
-        // A process that dies here changes nothing.
+        // The death of a process here changes nothing.
     }
 }
 

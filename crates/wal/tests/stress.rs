@@ -15,9 +15,9 @@ fn options(dir: &std::path::Path) -> LogOptions {
     options
 }
 
-/// Four writers, two streams, buffers that are always full: every record is read back once, in its
-/// writer's order, and every compressed vector decodes to a vector between itself and its join with
-/// the anchor.
+/// Four writers, two streams, always full buffers: every record is read back once, in the writer's
+/// order, and every compressed vector decodes to a vector between itself and its join with the
+/// anchor.
 #[test]
 fn every_record_of_every_writer_comes_back() {
     const RECORDS: u32 = 4000;

@@ -1,5 +1,5 @@
-//! Writers that flush what they have written, and blocks of a cache line. Promise: what a writer
-//! has flushed is durable; the rest becomes durable when a thread waits for it.
+//! Writers flushing their own records, and blocks of a cache line. Promise: a record flushed by a
+//! writer is durable; the rest becomes durable when a thread waits for the rest.
 #![allow(missing_docs)]
 
 mod common;
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Wake, Waker};
 use std::time::{Duration, Instant};
 
-/// The records among what was read.
+/// The records among the frames read.
 fn records(read: Vec<Read>) -> Vec<Vec<u8>> {
     let records = read.into_iter().filter(|frame| frame.kind == FrameKind::Record);
     records.map(|frame| frame.payload).collect()
@@ -32,8 +32,8 @@ fn nothing_is_durable_before_its_writer_flushes_it() {
     let dir = tempfile::tempdir().unwrap();
     let (log, _) = reopen(options(dir.path(), 2)).unwrap();
     let mut writer = log.writer().unwrap();
-    // The threads find nothing to do, and sleep. One that has not got that far, on a busy machine,
-    // flushes what it finds.
+    // The threads find nothing to do, and sleep. A thread not yet asleep, on a busy machine,
+    // flushes the frames found.
     let mut kept_back = || {
         std::thread::sleep(Duration::from_millis(50));
         let begun = log.frontier().durable(0);
@@ -45,7 +45,7 @@ fn nothing_is_durable_before_its_writer_flushes_it() {
     assert!(writer.flush(0, end));
     assert_eq!(log.frontier().durable(0), end);
     assert!(writer.flush(0, end), "it is durable already");
-    // The thread of the stream flushes what is waited for.
+    // The thread of the stream flushes awaited records.
     let end = append(&mut writer, 1, b"asked for");
     log.wait(Lane::position(1), end).unwrap();
     let end = append(&mut writer, 0, b"and at the end");
@@ -149,9 +149,9 @@ fn an_interval_is_refused_where_writers_flush() {
     assert!(reopen(options).unwrap_err().to_string().contains("set no interval"));
 }
 
-/// A sync fails, once, while other writers wait to flush: none of them writes behind the batch that
-/// failed, so the log is whole for the next opening. What went wrong once needs a thread that is
-/// woken before the one that wakes it goes on: on one processor that is every hundredth round.
+/// A sync fails, once, while other writers wait to flush: no writer writes behind the failed batch,
+/// so the log is whole for the next opening. A fault found once needs a thread that is woken before
+/// the waking thread goes on: on one processor, every hundredth round.
 #[test]
 fn nothing_is_written_behind_a_batch_that_failed() {
     let began = Instant::now();
@@ -192,7 +192,7 @@ fn nothing_is_written_behind_a_batch_that_failed() {
     }
 }
 
-/// The writer holds the flusher's lock: what its waker began might wait for that lock.
+/// The writer holds the flusher's lock: work begun by the waker might wait for that lock.
 #[test]
 fn a_waker_is_told_that_it_must_not_wait_for_the_log() {
     struct Asks(AtomicU64);
@@ -219,7 +219,7 @@ fn a_waker_is_told_that_it_must_not_wait_for_the_log() {
             std::thread::yield_now();
         }
         assert_eq!(asks.0.load(Ordering::SeqCst), woken, "it is marked each time");
-        // It was woken: there is nothing to withdraw any more.
+        // The waker was woken: there is nothing left to withdraw.
         log.withdraw(Lane::position(0), end, key);
         assert!(!is_on_database_thread());
     }

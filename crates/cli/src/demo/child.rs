@@ -1,4 +1,4 @@
-//! The child process: runs both workloads until it is killed, and reports what was acknowledged.
+//! The child process: runs both workloads until killed, and reports the acknowledgements.
 
 use super::journal::{Entry, What};
 use super::work::Work;
@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex};
 
 /// Transactions per worker that await acknowledgement.
 const IN_FLIGHT: usize = 1024;
-/// Transactions that a worker runs between two checks for acknowledgements.
+/// Transactions of a worker between two checks for acknowledgements.
 const DRAIN_EVERY: usize = 64;
 /// Probability that an unsynced sector reaches the medium before its sync.
 const EARLY_SECTORS: f64 = 0.2;
@@ -25,15 +25,15 @@ const EARLY_SECTORS: f64 = 0.2;
 /// Runs until the process is killed.
 ///
 /// # Errors
-/// Those of the database; or the parent has exited.
+/// Errors of the database; or the parent has exited.
 pub fn run(settings: &RoundSettings) -> Result<(), Failure> {
     load(settings)?;
     let device: Arc<dyn Device> = match settings.medium {
         Medium::Files => Work::files(),
         Medium::PowerCut { lying } => Arc::new(PowerCutDevice::new(PowerCutOptions {
             seed: settings.seed,
-            // With torn sectors, recovery detects a lying sync and refuses to open. Without them
-            // the lie loses transactions, which the check has to find.
+            // With torn sectors, recovery detects a lying sync and refuses to open. Without torn
+            // sectors the lie loses transactions, which the check has to find.
             early_sectors: if lying { 0.0 } else { EARLY_SECTORS },
             lying_sync: lying,
         })),
@@ -136,7 +136,7 @@ fn order_of(input: &tpcc::TpccInput, session: &Session) -> Result<What, Failure>
     })
 }
 
-/// Reports to the parent what is acknowledged by now, and only that.
+/// Reports to the parent the acknowledgements so far, and nothing else.
 fn say(
     queue: &mut CommitQueue<StartedStep>,
     said: &mut Vec<u8>,

@@ -1,11 +1,11 @@
-//! The journal of acknowledgements, which the child writes to its pipe and the parent to a file.
+//! The journal of acknowledgements: the child writes entries to its pipe, and the parent to a file.
 
 use std::io::{self, Read};
 
 /// Bytes of an entry: kind, latency, and the identity of the transaction.
 pub const ENTRY_BYTES: usize = 16;
 
-/// Which transaction was acknowledged.
+/// The acknowledged transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
     /// The transfer with this number.
@@ -21,16 +21,16 @@ pub enum What {
     },
     /// A payment.
     Payment,
-    /// A transaction that inserts no row of its own: a read, a rollback, a delivery.
+    /// A transaction without its own inserted row: a read, a rollback, a delivery.
     Other,
 }
 
 /// An acknowledgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Which transaction.
+    /// The transaction.
     pub what: What,
-    /// Microseconds from its start to its acknowledgement.
+    /// Microseconds from the start to the acknowledgement.
     pub latency_us: u32,
 }
 
@@ -67,11 +67,11 @@ impl Entry {
     }
 }
 
-/// Calls `take` with each entry up to the end. An incomplete last entry is ignored, because it did
-/// not reach the parent whole.
+/// Calls `take` with each entry up to the end. An incomplete last entry is ignored, because the
+/// entry did not reach the parent whole.
 ///
 /// # Errors
-/// Those of the source; or an entry is invalid.
+/// Errors of the source; or an entry is invalid.
 pub fn read_all(mut from: impl Read, mut take: impl FnMut(Entry)) -> io::Result<()> {
     let mut buffer = vec![0; ENTRY_BYTES * 4096];
     let mut held = 0;

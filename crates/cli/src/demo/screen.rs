@@ -1,4 +1,4 @@
-//! The summary that the demo prints at its end.
+//! The summary at the end of the demo.
 
 use super::round::Round;
 use hyades_cli::units::{bytes, exact, rate, time};

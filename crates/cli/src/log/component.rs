@@ -9,7 +9,7 @@ use hyades_deuteronomy::{LoggedTransaction, Operation, PROTOCOL, RecordReader};
 use hyades_wal::{Chunk, Frame, Incarnation, Lane, Manifest, ReaderEnd, StreamReader, admits};
 use std::io::Write;
 
-/// The bytes of a key that are printed.
+/// The number of printed bytes of a key.
 const KEY_BYTES: usize = 40;
 
 /// Whether a transaction component wrote the log.
@@ -20,8 +20,8 @@ pub fn is_of_component(manifest: &Manifest) -> bool {
 /// The records of a log of a transaction component.
 #[derive(Default)]
 pub struct ComponentRecords {
-    /// Where the streams end, which decides which records are live; where it is not known yet, all
-    /// are taken to be.
+    /// The ends of the streams, which decide which records are live; before the ends are known, all
+    /// records count as live.
     pub ends: Option<Vec<ReaderEnd>>,
 }
 

@@ -1,5 +1,5 @@
-//! How parallel replay can be: the number of transactions over the longest chain of records that
-//! wait for each other.
+//! The possible parallelism of replay: the number of transactions over the longest chain of records
+//! that wait for each other.
 //!
 //! As in replay, a component of an order vector covers all of a stream up to its LSN. Chains may
 //! therefore be longer than the actual chains of reads and writes, which the log does not contain.
@@ -7,23 +7,23 @@
 use hyades_wal::Lsn;
 use std::collections::VecDeque;
 
-/// A frame that is passed in the order of replay.
+/// A frame in the order of replay.
 pub struct Item {
-    /// The LSN of its end.
+    /// The LSN of the frame's end.
     pub end: Lsn,
-    /// Whether it is a live transaction.
+    /// Whether the frame is a live transaction.
     pub live: bool,
-    /// The LSNs that it waits for, by lane; empty if it waits for nothing.
+    /// The LSNs that the frame waits for, by lane; empty without a wait.
     pub order: Vec<Lsn>,
 }
 
-/// The items of one stream as they are read.
+/// The items of one stream as read.
 pub struct Lane {
     queue: VecDeque<Item>,
     /// Everything below this LSN is passed.
     passed: Lsn,
     ended: bool,
-    /// (end, depth) of each record that is deeper than all before it.
+    /// (end, depth) of each record deeper than all earlier records.
     rises: Vec<(Lsn, u64)>,
 }
 
@@ -37,7 +37,7 @@ impl Lane {
 /// Computes the depths of the records in one incarnation.
 pub struct Depths {
     lanes: Vec<Lane>,
-    /// Whether each record waits for the one before it in its stream, as in a log without vectors.
+    /// Whether each record waits for the record before in its stream, as in a log without vectors.
     chained: bool,
     /// Live transactions passed.
     pub records: u64,
@@ -53,12 +53,11 @@ impl Depths {
         Depths { lanes: starts.iter().map(lane).collect(), chained, records: 0, longest: 0 }
     }
 
-    /// Passes all records whose dependencies are passed. Calls `more` for the next items of a lane
-    /// that has run out of them (`None` at its end). Returns false if records wait for each other
-    /// in a cycle.
+    /// Passes all records with passed dependencies. Calls `more` for the next items of an empty
+    /// lane (`None` at its end). Returns false if records wait for each other in a cycle.
     ///
     /// # Errors
-    /// Those of `more`.
+    /// Errors of `more`.
     pub fn pass_all<E>(
         &mut self,
         mut more: impl FnMut(usize) -> Result<Option<Vec<Item>>, E>,
@@ -92,7 +91,7 @@ impl Depths {
         }
     }
 
-    /// Passes the first item of the lane, unless it has to wait.
+    /// Passes the first item of the lane, unless the item has to wait.
     fn pass_one(&mut self, at: usize) -> bool {
         let Some(item) = self.lanes[at].queue.front() else { return false };
         if item.live && item.order.iter().zip(&self.lanes).any(|(lsn, lane)| *lsn > lane.passed) {

@@ -83,7 +83,7 @@ fn stream(
     Ok(())
 }
 
-/// Prints a frame that holds nothing of a transaction that is replayed.
+/// Prints a frame without a part of a replayed transaction.
 fn other(frame: &Frame<'_>, lanes: usize, out: &mut impl Write) -> Result<(), Trouble> {
     match frame.kind {
         FrameKind::Anchor => {
@@ -104,7 +104,7 @@ fn other(frame: &Frame<'_>, lanes: usize, out: &mut impl Write) -> Result<(), Tr
     Ok(())
 }
 
-/// The components that are not 0, each with its lane.
+/// The components other than 0, each with its lane.
 pub(super) fn vector(lanes: &[u64]) -> String {
     let some = lanes.iter().enumerate().filter(|(_, lsn)| **lsn > 0);
     let text: Vec<String> = some.map(|(lane, lsn)| format!("{lane}:{lsn}")).collect();

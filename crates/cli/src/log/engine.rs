@@ -15,7 +15,7 @@ use std::io::Write;
 /// The records of a log of the engine.
 pub struct EngineRecords {
     pub inspector: Inspector,
-    /// Decides which records are live; where it is not known yet, all are taken to be.
+    /// Decides which records are live; before the decision is known, all records count as live.
     pub liveness: Option<Liveness>,
 }
 
@@ -155,7 +155,7 @@ fn print_record(
     Ok(())
 }
 
-/// Prints what the protocol has logged with the record.
+/// Prints the protocol's data in the record.
 fn print_order(record: &Inspected<'_>, out: &mut dyn Write) -> Result<(), Trouble> {
     if let Some(number) = record.number() {
         let read = match record.has_read() {

@@ -1,5 +1,5 @@
-//! Records of a log, of the engine or of a transaction component, as far as the commands that read
-//! logs need them.
+//! Records of a log, of the engine or of a transaction component, as needed by the commands that
+//! read logs.
 
 use super::{Trouble, end_vector};
 use crate::failure::Failure;
@@ -9,25 +9,25 @@ use std::io::Write;
 
 /// The records of one stream of one incarnation, in order.
 pub trait StreamRecords {
-    /// Begins a chunk. To be called before its frames are read.
+    /// Begins a chunk. To be called before the chunk's frames are read.
     fn enter(&mut self, chunk: &Chunk);
 
-    /// Prints what a frame holds of a transaction, and ends the line; false, and nothing is
-    /// printed, if it holds nothing of one.
+    /// Prints a frame's part of a transaction, and ends the line; false, and nothing is printed, if
+    /// the frame has no part of a transaction.
     fn print(&mut self, frame: &Frame<'_>, out: &mut dyn Write) -> Result<bool, Trouble>;
 
-    /// Decodes a frame; `None` if it is no transaction's record. Passes what its bytes are about to
-    /// `share`.
+    /// Decodes a frame; `None` if the frame is no transaction's record. Passes the subjects of the
+    /// bytes to `share`.
     fn count(
         &mut self,
         frame: &Frame<'_>,
         share: &mut dyn FnMut(Share<'_>),
     ) -> Result<Option<CountedRecord>, Failure>;
 
-    /// Decodes all of a frame; whether it counts as a transaction.
+    /// Decodes all of a frame; returns whether the frame counts as a transaction.
     fn check(&mut self, frame: &Frame<'_>) -> Result<bool, String>;
 
-    /// How many transactions have frames among those read, and no record.
+    /// The number of transactions with frames among the frames read, and no record.
     fn unfinished(&self) -> usize {
         0
     }
@@ -35,7 +35,7 @@ pub trait StreamRecords {
 
 /// The records of a log.
 pub trait LogRecords: Sync {
-    /// Those of the stream of this reader.
+    /// The records of the stream of a reader.
     fn stream<'r>(
         &'r self,
         incarnation: &Incarnation,
@@ -46,11 +46,11 @@ pub trait LogRecords: Sync {
 /// A transaction's record.
 #[derive(Clone, Debug, Default)]
 pub struct CountedRecord {
-    /// Whether it is a command record.
+    /// Whether the record is a command record.
     pub command: bool,
-    /// Whether recovery replays it; a dead record depends on a lost one.
+    /// Whether recovery replays the record; a dead record depends on a lost record.
     pub live: bool,
-    /// Whether the transaction is counted by this record: exactly one of several is.
+    /// Whether the transaction is counted by this record: exactly one record of several is.
     pub counts: bool,
     /// Whether frames ahead of the record have a part of its content.
     pub has_parts: bool,

@@ -30,11 +30,12 @@ struct StreamStat {
     bytes: u64,
     records: u64,
     dead: u64,
-    /// Records of transactions that are counted in another stream, where they have one too.
+    /// Records of transactions that are counted in another stream, for transactions with records
+    /// there.
     further_records: u64,
-    /// The highest number of its records, where they have numbers.
+    /// The highest number of the stream's records, if the records have numbers.
     highest_number: Option<u64>,
-    /// The number up to which it has stated that it holds all its records; 0 without numbers.
+    /// The number up to which the stream has stated to hold all its records; 0 without numbers.
     mark: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What the frames of an incarnation are about: by kind, procedure and table.
+//! The subjects of the frames of an incarnation: by kind, procedure and table.
 
 use super::records::CountedRecord;
 use crate::units::{bytes, exact};
@@ -21,7 +21,7 @@ pub struct Kinds {
     data: Amount,
     command: Amount,
     part: Amount,
-    /// Records that the checkpoint holds: replay skips them.
+    /// Records in the checkpoint: replay skips such records.
     covered: Amount,
     anchor: Amount,
     heartbeat: Amount,
@@ -34,7 +34,7 @@ struct ProcedureTally {
     name: String,
     version: u32,
     calls: u64,
-    /// Bytes of their encoded numbers and arguments.
+    /// Bytes of the calls' encoded numbers and arguments.
     bytes: u64,
 }
 
@@ -47,15 +47,15 @@ struct TableTally {
     bytes: u64,
 }
 
-/// What transactions' frames are about. Dead records count.
+/// The subjects of transactions' frames. Dead records count.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Contents {
     procedures: Vec<ProcedureTally>,
     tables: Vec<TableTally>,
     before_image_bytes: u64,
-    /// What is left of records and their parts: heads, checksums, stamps, unfinished transactions.
+    /// The rest of records and their parts: heads, checksums, stamps, unfinished transactions.
     overhead_bytes: u64,
-    /// Transactions whose content begins in frames ahead of their record.
+    /// Transactions whose content begins in frames ahead of the record.
     with_parts: u64,
     /// Transactions with records in several streams.
     in_several_streams: u64,
@@ -86,12 +86,12 @@ impl FrameTally {
             }
             ShareOf::Table(name) => add(&mut self.tables, name.to_string(), share),
             ShareOf::BeforeImages => self.contents.before_image_bytes += share.bytes,
-            // It stays in the overhead.
+            // The bytes stay in the overhead.
             _ => {}
         }
     }
 
-    /// Counts a frame, and what it says of a transaction.
+    /// Counts a frame, and its part of a transaction.
     pub fn frame(&mut self, frame: &Frame<'_>, record: Option<&CountedRecord>) {
         let kinds = &mut self.kinds;
         let amount = match (frame.kind, record) {
@@ -132,7 +132,7 @@ impl FrameTally {
 }
 
 impl Kinds {
-    /// Prints a line for each kind that there is.
+    /// Prints a line for each kind with frames.
     pub fn print(&self, out: &mut impl Write) -> io::Result<()> {
         let Kinds { data, command, part, covered, anchor, heartbeat, void } = self;
         let kinds = [
@@ -154,7 +154,7 @@ impl Kinds {
 }
 
 impl Contents {
-    /// Prints a line for each procedure, each table, and what is left.
+    /// Prints a line for each procedure, each table, and the rest.
     pub fn print(&self, out: &mut impl Write) -> io::Result<()> {
         let each = |size: u64, n: u64| bytes(size as f64 / n.max(1) as f64);
         for ProcedureTally { name, version, calls, bytes: size } in &self.procedures {

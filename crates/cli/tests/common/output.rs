@@ -1,4 +1,4 @@
-//! What a program has printed, and how it ended.
+//! The output of a program, and its exit code.
 
 use std::process::Output;
 
@@ -7,12 +7,12 @@ pub fn code(output: &Output) -> i32 {
     output.status.code().expect("it ended by itself")
 }
 
-/// What a program printed on standard output.
+/// The output of a program on standard output.
 pub fn stdout(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).expect("it prints text")
 }
 
-/// What a program printed on standard error.
+/// The output of a program on standard error.
 pub fn stderr(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).expect("it prints text")
 }

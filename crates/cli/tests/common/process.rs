@@ -9,13 +9,13 @@ use std::thread::JoinHandle;
 pub struct Process {
     pub child: Child,
     pub address: String,
-    /// Reads what it writes to stderr.
+    /// Reads the process's output on stderr.
     said: Option<JoinHandle<String>>,
 }
 
 impl Process {
-    /// Starts one over the database in `dir`, on a port of its choice, with two loops, and
-    /// waits until it is ready.
+    /// Starts a process over the database in `dir`, on a port of the process's choice, with two
+    /// loops, and waits until the process is ready.
     pub fn start(dir: &Path) -> Process {
         Process::start_with(dir, &[])
     }
@@ -25,7 +25,7 @@ impl Process {
         Process::spawn(&mut Command::new(env!("CARGO_BIN_EXE_hyades")), dir, settings)
     }
 
-    /// As [`Process::start`], by a command that ends with the program.
+    /// As [`Process::start`], by a command line that ends with the program.
     pub fn spawn(command: &mut Command, dir: &Path, settings: &[&str]) -> Process {
         let mut child = command
             .args(["serve", "--loops", "2", "--streams", "4", "--port", "0", "--dir"])
@@ -44,7 +44,7 @@ impl Process {
         Process { child, address, said: Some(said) }
     }
 
-    /// Waits for its end: its exit code, and what it has written to stderr.
+    /// Waits for the end: the exit code, and the output on stderr.
     #[allow(dead_code, reason = "each test file uses its part")]
     pub fn end(&mut self) -> (Option<i32>, String) {
         let status = self.child.wait().expect("it is a child");

@@ -1,4 +1,4 @@
-//! Histories that have to be refused, and such that have to be accepted.
+//! Histories to be refused, and histories to be accepted.
 
 use super::linearizable::{Call, Sequential, is_linearizable};
 use super::objects::QueueOperation::{Length, Pop, Push, WaitAndPop};
@@ -28,7 +28,7 @@ where
     S::Operation: Clone,
 {
     assert_eq!(is_linearizable::<S>(&calls), is_right);
-    // The order in which they are listed does not count.
+    // The order in the list does not count.
     let turned: Vec<_> = calls.iter().rev().cloned().collect();
     assert_eq!(is_linearizable::<S>(&turned), is_right);
 }
@@ -37,10 +37,10 @@ where
 fn registers() {
     let ok = || text("OK");
     expect::<Register>(true, vec![at(0, 1, Set(1), ok()), at(2, 3, Get, text("1"))]);
-    // A stale read, and one of what was never written.
+    // A stale read, and a read of a value never written.
     expect::<Register>(false, vec![at(0, 1, Set(1), ok()), at(2, 3, Get, Reply::Null)]);
     expect::<Register>(false, vec![at(0, 1, Set(1), ok()), at(2, 3, Get, text("2"))]);
-    // At the same time either is right, but not the older one after the newer one.
+    // Concurrent reads may return either value, but not the older value after the newer.
     let write = || at(0, 9, Set(1), ok());
     expect::<Register>(true, vec![write(), at(1, 2, Get, Reply::Null), at(3, 4, Get, text("1"))]);
     expect::<Register>(false, vec![write(), at(1, 2, Get, text("1")), at(3, 4, Get, Reply::Null)]);
@@ -67,12 +67,12 @@ fn what_is_not_known_may_have_been_at_any_later_time_or_never() {
     expect::<Register>(true, reads([none(), none(), none()]));
     expect::<Register>(true, reads([none(), one(), one()]));
     expect::<Register>(true, reads([one(), one(), one()]));
-    // What was read does not go away, as if a crash had taken it.
+    // A value once read does not disappear, as if a crash had removed the value.
     expect::<Register>(false, reads([one(), none(), none()]));
     expect::<Register>(false, reads([none(), one(), none()]));
-    // It is not read before it was asked for.
+    // The value is not read before the request.
     expect::<Register>(false, vec![at(0, 1, Get, text("1")), unknown(5, Set(1))]);
-    // It takes effect once.
+    // The operation takes effect once.
     let twice = vec![
         unknown(0, Increment),
         at(1, 2, Get, text("1")),
@@ -98,18 +98,18 @@ fn sets() {
 fn queues() {
     let push = || at(0, 1, Push(1), int(1));
     expect::<Queue>(true, vec![push(), at(2, 3, Pop, text("1")), at(4, 5, Pop, Reply::Null)]);
-    // An element that is popped twice, lost, or out of its turn.
+    // An element popped twice, lost, or out of its turn.
     expect::<Queue>(false, vec![push(), at(2, 9, Pop, text("1")), at(3, 8, WaitAndPop, text("1"))]);
     expect::<Queue>(false, vec![push(), at(2, 3, Length, int(0))]);
     expect::<Queue>(false, vec![push(), at(2, 3, Pop, Reply::Null)]);
     let two = |first: &str| vec![push(), at(2, 3, Push(2), int(2)), at(4, 5, Pop, text(first))];
     expect::<Queue>(true, two("1"));
     expect::<Queue>(false, two("2"));
-    // One that waits sees it only once it is there.
+    // A waiting pop returns the element only once present.
     let waits = |returned| vec![at(0, returned, WaitAndPop, text("1")), at(2, 3, Push(1), int(1))];
     expect::<Queue>(true, waits(4));
     expect::<Queue>(false, waits(1));
-    // A kill at a pop: the element may be gone, and then it is gone.
+    // A kill at a pop: the element may be gone, and then stays gone.
     let killed = |then: Reply| vec![push(), unknown(2, Pop), at(5, 6, Pop, then)];
     expect::<Queue>(true, killed(text("1")));
     expect::<Queue>(true, killed(Reply::Null));

@@ -1,22 +1,22 @@
 //! Whether a history of one object is linearizable (Herlihy and Wing, TOPLAS 1990): whether its
-//! operations, each at some moment between its invocation and its response, give the replies that
-//! were given. The search is that of Wing and Gong (JPDC 1993) with Lowe's memory of what was tried
+//! operations, each at some moment between its invocation and its response, give the actual
+//! replies. The search is by Wing and Gong (JPDC 1993) with Lowe's memory of tried states
 //! (Concurrency and Computation 2017).
 
 use std::collections::HashSet;
 use std::hash::Hash;
 
-/// An operation on an object, as its client knows it.
+/// An operation on an object, as known to its client.
 #[derive(Clone, Debug)]
 pub struct Call<O, R> {
-    /// When it was sent.
+    /// The time of the request.
     pub invoked: u64,
-    /// When its reply came, and the reply; `None` if it is not known whether it took effect.
+    /// The time of the reply, and the reply; `None` if the effect of the operation is unknown.
     pub returned: Option<(u64, R)>,
     pub operation: O,
 }
 
-/// An object of which it is known what each operation does, and replies, if they come one by one.
+/// An object with known effects and replies of operations in sequence.
 pub trait Sequential {
     type State: Clone + Eq + Hash;
     type Operation;
@@ -43,10 +43,10 @@ pub fn is_linearizable<S: Sequential>(calls: &[Call<S::Operation, S::Reply>]) ->
     let mut stack = vec![(vec![0; calls.len().div_ceil(64)], S::first(), 0)];
     while let Some((taken, state, done)) = stack.pop() {
         if done == known {
-            // Those whose outcome is not known may never have taken effect.
+            // Operations with an unknown outcome may never have taken effect.
             return true;
         }
-        // What comes next was invoked before any other that is left has returned.
+        // The next operation was invoked before the return of any other remaining operation.
         let left = order.iter().copied().filter(|at| !has(&taken, *at));
         let returns = left.clone().filter_map(|at| calls[at].returned.as_ref()).map(|(at, _)| *at);
         let first_return = returns.min().expect("one that is known is left");

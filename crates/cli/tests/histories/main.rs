@@ -1,7 +1,8 @@
 //! Histories of clients through sockets: several connections to `hyades serve` on all its loops,
-//! which is killed by SIGKILL in between. What each client asked, was replied, and when, must have
-//! an order: the calls on each key are linearizable, and the transactions of MULTI over several
-//! lists are strictly serializable. What was under way at a kill may have taken effect or not.
+//! which is killed by SIGKILL in between. The requests and replies of all clients, with their
+//! times, must have an order: the calls on each key are linearizable, and the transactions of MULTI
+//! over several lists are strictly serializable. Operations under way at a kill may have taken
+//! effect or not.
 #![allow(missing_docs, reason = "tests are named by what they promise")]
 
 mod checker_tests;
@@ -28,13 +29,13 @@ const CLIENTS: usize = 6;
 /// Calls on a key: the search for an order takes longer than in proportion.
 const CALLS_ON_A_KEY: u64 = 150;
 
-/// Lists of a transaction are some of this many.
+/// The number of lists from which a transaction uses some.
 const LISTS: u64 = 4;
 
-/// Transactions on some lists: each reads them whole.
+/// Transactions on some lists: each reads the lists whole.
 const TRANSACTIONS_ON_LISTS: u64 = 100;
 
-/// What the clients of an episode share.
+/// The shared state of the clients of an episode.
 struct Episode {
     rng_seed: u64,
     began: Instant,
@@ -46,7 +47,7 @@ struct Episode {
     sessions: AtomicU64,
 }
 
-/// What a client has seen.
+/// The observations of a client.
 #[derive(Default)]
 struct Seen {
     calls: BTreeMap<String, Vec<Call<AnyOperation, Reply>>>,
@@ -54,7 +55,7 @@ struct Seen {
 }
 
 impl Episode {
-    /// The time, which is later at each call of a thread than at any call before.
+    /// The time, later at each call of a thread than at any call before.
     fn now(&self) -> u64 {
         self.began.elapsed().as_nanos() as u64
     }
@@ -156,7 +157,7 @@ fn block(ops: &[Op]) -> Vec<String> {
     all
 }
 
-/// Fills in what was read.
+/// Fills in the values read.
 fn fill_in(ops: &mut [Op], reply: Reply) {
     let Reply::Array(replies) = reply else { panic!("EXEC replied {reply:?}") };
     assert_eq!(replies.len(), ops.len(), "{replies:?}");
@@ -174,8 +175,8 @@ fn value_of(reply: Reply) -> u64 {
     }
 }
 
-/// Several lives of a server, with clients that go on after each kill. Returns what they saw, and
-/// at last all lists.
+/// Several lives of a server, with clients that go on after each kill. Returns the observations,
+/// and at last all lists.
 fn run(seed: u64, kills: usize) -> Seen {
     let dir = tempfile::tempdir_in(if std::path::Path::new("/dev/shm").exists() {
         "/dev/shm".into()
@@ -219,7 +220,7 @@ fn run(seed: u64, kills: usize) -> Seen {
         }
         seen.transactions.extend(own.transactions);
     }
-    // One more client reads all, so that what was lost shows.
+    // A further client reads all, so that losses show.
     let mut caller = Caller::connect(&server.address).unwrap();
     let lists = (episode.counts[3].load(SeqCst) / TRANSACTIONS_ON_LISTS + 1) * LISTS;
     let mut ops: Vec<Op> = (0..lists).map(|key| Op::List { key, saw: Vec::new() }).collect();
@@ -237,7 +238,7 @@ fn run(seed: u64, kills: usize) -> Seen {
     seen
 }
 
-/// `HYADES_HISTORIES_SECONDS` sets how long it runs, `HYADES_SEED` the first seed.
+/// `HYADES_HISTORIES_SECONDS` sets the time of the run, `HYADES_SEED` the first seed.
 #[test]
 fn what_clients_see_through_sockets_and_kills_has_an_order() {
     let set = |name: &str, default: u64| {

@@ -1,4 +1,4 @@
-//! Objects that clients share, each under one key: what commands do to them, in words.
+//! Objects shared by clients, each under one key, and the operations on each object.
 
 use super::linearizable::{Call, Sequential, is_linearizable};
 use super::wire::Reply;
@@ -27,7 +27,7 @@ pub enum SetOperation {
     Members,
 }
 
-/// A list that is filled at one end and emptied at the other.
+/// A list, filled at one end and emptied at the other.
 pub struct Queue;
 
 #[derive(Clone, Copy, Debug)]
@@ -122,7 +122,7 @@ pub enum AnyOperation {
 }
 
 impl AnyOperation {
-    /// One of an object of the kind, with a value that no other one has.
+    /// A random operation on an object of the kind, with a value used by no other operation.
     pub fn random(kind: usize, rng: &mut Rng, value: i64) -> AnyOperation {
         let small = rng.u8(0..5);
         match kind {
@@ -147,7 +147,7 @@ impl AnyOperation {
         }
     }
 
-    /// One that only reads, of the same object.
+    /// An operation that only reads the same object.
     pub fn reading(self) -> AnyOperation {
         match self {
             AnyOperation::Register(_) => AnyOperation::Register(RegisterOperation::Get),
@@ -180,7 +180,7 @@ impl AnyOperation {
         }
     }
 
-    /// The reply without what is known before, in one order.
+    /// The reply without the parts known before, in one order.
     pub fn shorten(self, reply: Reply) -> Reply {
         match (self, reply) {
             (AnyOperation::Queue(QueueOperation::WaitAndPop), Reply::Array(all)) => all[1].clone(),

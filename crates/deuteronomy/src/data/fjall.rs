@@ -1,15 +1,16 @@
 //! A data component in a fjall database: durable, larger than memory, and cheap to write.
 //!
-//! fjall keeps what arrives last. So an operation is compared with what is there before it is
-//! written. Meanwhile no other operation on its key is applied: calls at a time have no key in
-//! common; and no deleted key is removed: that takes a lock alone which applying shares. Batches
-//! reach fjall's journal without a sync; a checkpoint is a batch with the resume point and a sync
-//! of the journal. A crash leaves a prefix of the batches, which has all up to the last checkpoint.
+//! fjall keeps the last write to arrive. So an operation is compared with the stored item before
+//! being written. Meanwhile no other operation on its key is applied: concurrent calls have no key
+//! in common; and no deleted key is removed: removing takes a lock exclusively, and applying takes
+//! the same lock shared. Batches reach fjall's journal without a sync; a checkpoint is a batch with
+//! the resume point and a sync of the journal. A crash leaves a prefix of the batches, with all
+//! batches up to the last checkpoint.
 //!
 //! One keyspace: after the byte `d` a key, with its timestamp and value as in redb; after `x` the
 //! timestamp, big-endian, and the key of each deleted key; `r`, the resume point; `t`, the highest
-//! timestamp that was applied, little-endian, which each batch writes. A database of an earlier
-//! version has none until then, and is scanned for it.
+//! applied timestamp, little-endian, written by each batch. A database of an earlier version has
+//! none until the first batch, and is scanned for the timestamp.
 
 use super::item::{put_item, read_item};
 use crate::data_component::{
@@ -27,12 +28,12 @@ const DELETED: u8 = b'x';
 const RESUME: [u8; 1] = [b'r'];
 const HIGHEST: [u8; 1] = [b't'];
 
-/// The most deleted keys that are removed at once.
+/// The most deleted keys removed at once.
 const REMOVED_AT_ONCE: usize = 4096;
-/// fjall's journal goes on in another file when it has this many bytes, and the tables are written.
+/// The bytes at which fjall's journal goes on in another file, and the tables are written.
 const JOURNAL_BYTES: u64 = 64 << 20;
-/// The longest key, with a timestamp and the byte in front: fjall panics where it is given a longer
-/// one, for a look, too. Longer values it would panic on as well, above 4 GiB.
+/// The longest key, with a timestamp and the byte in front: fjall panics on a longer key, in a
+/// look-up, too. fjall would panic on longer values as well, above 4 GiB.
 const LIMITS: Limits =
     Limits { key_bytes: u16::MAX as usize - 9, value_bytes: 1 << 30, is_durable: true };
 
@@ -40,10 +41,11 @@ const LIMITS: Limits =
 pub struct FjallData {
     database: Database,
     keyspace: Keyspace,
-    /// Shared from the look at what is there until the operations are written.
+    /// Held shared from the look-up of stored items until the operations are written.
     writing: RwLock<()>,
-    /// The highest timestamp that was applied. Held while a batch that states it is written, so
-    /// that none that states a lower one is written behind it; fjall writes one at a time anyway.
+    /// The highest applied timestamp. Held during the write of a batch with the timestamp, so that
+    /// no batch with a lower timestamp is written later; fjall writes a single batch at a time
+    /// anyway.
     highest: Mutex<u64>,
 }
 
@@ -63,9 +65,10 @@ fn deleted_key(ts: u64, key: &[u8]) -> Vec<u8> {
     [&[DELETED], &ts.to_be_bytes()[..], key].concat()
 }
 
-/// What fjall needs to find a key in a table, its filter and its index, is read in pieces of a
-/// block. By default a table of the upper levels has them in one piece each, a megabyte for a
-/// million keys: a cache that is small beside that holds none, and each look reads all of it.
+/// The data for finding a key in a table, the filter and the index, are read in pieces of a block.
+/// By default a table of the upper levels has the filter and the index in a single piece each, a
+/// megabyte for a million keys: a cache smaller than the pieces holds none, and each look-up reads
+/// a whole piece.
 fn keyspace_options() -> KeyspaceCreateOptions {
     let in_pieces = || PartitioningPolicy::all(true);
     KeyspaceCreateOptions::default()
@@ -74,10 +77,11 @@ fn keyspace_options() -> KeyspaceCreateOptions {
 }
 
 impl FjallData {
-    /// Opens the database in this directory, or creates it. Its cache takes up to `cache_bytes`.
+    /// Opens the database in the directory `dir`, or creates a database. The cache takes up to
+    /// `cache_bytes`.
     ///
     /// # Errors
-    /// The directory cannot be used, its content is damaged, or it is open elsewhere.
+    /// The directory cannot be used, the content is damaged, or the database is open elsewhere.
     pub fn open(dir: &Path, cache_bytes: usize) -> Result<Self, Error> {
         let builder = Database::builder(dir).cache_size(cache_bytes as u64);
         let builder = builder.worker_threads(1).max_journaling_size(JOURNAL_BYTES);
@@ -87,9 +91,9 @@ impl FjallData {
         Ok(Self { database, keyspace, writing: RwLock::new(()), highest })
     }
 
-    /// Removes some deleted keys below a timestamp, the oldest first, from this entry on. Returns
-    /// the last entry, if there may be more. The next look begins there: fjall passes over each
-    /// entry that was removed, until its tables are compacted.
+    /// Removes some deleted keys below a timestamp, the oldest first, from the entry `from` on.
+    /// Returns the last entry, if there may be more. The next call begins there: fjall passes over
+    /// each removed entry, until its tables are compacted.
     fn forget_some_below(&self, from: Vec<u8>, ts: u64) -> Result<Option<Vec<u8>>, Error> {
         // Where an operation was written in part the batch was not, so a panic leaves no trace.
         let _alone = self.writing.write().unwrap_or_else(PoisonError::into_inner);
@@ -108,7 +112,7 @@ impl FjallData {
     }
 }
 
-/// The highest timestamp that batches have noted, or that of an item.
+/// The highest timestamp noted by batches, or else the highest of an item.
 fn highest_in(keyspace: &Keyspace) -> Result<u64, Error> {
     if let Some(noted) = keyspace.get(HIGHEST).map_err(failed)? {
         let noted = noted.first_chunk::<8>().filter(|_| noted.len() == 8);
@@ -209,7 +213,7 @@ impl DataComponent for FjallData {
         Ok(())
     }
 
-    /// fjall writes one batch at a time; what is there is looked up on several threads.
+    /// fjall writes a single batch at a time; stored items are looked up on several threads.
     fn may_cut(&self, _last: &[u8], _next: &[u8]) -> bool {
         true
     }

@@ -1,9 +1,9 @@
-//! What a store of bytes keeps of a key: 8 bytes of timestamp, little-endian, 1 if there is a
+//! The item of a key in a store of bytes: 8 bytes of timestamp, little-endian, 1 if there is a
 //! value, else 0, and the value.
 
 use crate::data_component::Operation;
 
-/// The timestamp of an item, and its value; None if the bytes are no item.
+/// The timestamp of an item, and the value; None if the bytes are no item.
 pub(super) fn read_item(item: &[u8]) -> Option<(u64, Option<&[u8]>)> {
     let (ts, rest) = item.split_first_chunk::<8>()?;
     let value = match rest.split_first()? {

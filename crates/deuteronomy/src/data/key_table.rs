@@ -1,9 +1,9 @@
-//! Keys with what belongs to each: by hash for single keys, in order for ranges.
+//! Keys, each with an item: by hash for single keys, in order for ranges.
 //!
-//! The items lie in places, which they keep. A table of hashes names the place of each key, by open
-//! addressing: an entry has as many bits of the hash as tell nearly all keys apart, so a search
+//! The items lie in fixed places. A table of hashes names the place of each key, by open
+//! addressing: an entry has enough bits of the hash to tell nearly all keys apart, so a search
 //! looks at the place of its key and at no other. A batch of keys is looked for at once: then the
-//! cache misses, which are most of what that takes, overlap.
+//! cache misses, most of the cost, overlap.
 
 use crate::key::{Key, KeyHasher};
 use hyades_platform::prefetch::prefetch;
@@ -13,10 +13,10 @@ use std::ops::{Bound, RangeBounds};
 
 /// The entries of a table without keys.
 const FIRST: usize = 16;
-/// An entry that names no place.
+/// An entry without a place.
 const EMPTY: u64 = 0;
 
-/// On a cache line of its own.
+/// On a separate cache line.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 struct KeyPlace<T>(Option<(Key, T)>);
@@ -25,10 +25,10 @@ struct KeyPlace<T>(Option<(Key, T)>);
 #[derive(Clone, Debug)]
 pub(super) struct KeyTable<T> {
     places: Vec<KeyPlace<T>>,
-    /// Places that were left.
+    /// Freed places.
     free: Vec<u32>,
-    /// Upper half: the upper half of the hash of a key. Lower half: its place, from 1 on. As many
-    /// as a power of two, of which at most half are in use.
+    /// Upper half: the upper half of the hash of a key. Lower half: the key's place, from 1 on. The
+    /// number is a power of two, with at most half in use.
     entries: Vec<u64>,
     ordered: BTreeMap<Key, u32>,
     hasher: KeyHasher,
@@ -38,12 +38,12 @@ impl<T> Default for KeyTable<T> {
     fn default() -> Self {
         let entries = vec![EMPTY; FIRST];
         let (places, free, ordered) = (Vec::new(), Vec::new(), BTreeMap::new());
-        // The order of the keys does not depend on it.
+        // The order of the keys does not depend on the hasher.
         Self { places, free, entries, ordered, hasher: KeyHasher::random() }
     }
 }
 
-/// The place that an entry names, if any.
+/// Returns the place of an entry, if any.
 fn place_of(entry: u64) -> Option<usize> {
     (entry as u32 as usize).checked_sub(1)
 }
@@ -62,7 +62,7 @@ impl<T> KeyTable<T> {
         (at + 1) & (self.entries.len() - 1)
     }
 
-    /// The entry of a key, and its place.
+    /// Returns the entry of a key, and the place.
     fn find(&self, key: &[u8], hash: u64) -> Option<(usize, usize)> {
         let mut at = self.home(hash);
         while let Some(place) = place_of(self.entries[at]) {
@@ -80,7 +80,7 @@ impl<T> KeyTable<T> {
         self.places[place].0.as_ref().map(|(_, item)| item)
     }
 
-    /// Finds keys: for each its place, if it has one.
+    /// Finds keys: for each key the place, if any.
     pub fn find_all<'k>(
         &self,
         keys: impl Iterator<Item = &'k [u8]>,
@@ -100,12 +100,12 @@ impl<T> KeyTable<T> {
         into.extend(hashed.iter().map(|(key, hash)| Some(self.find(key, *hash)?.1)));
     }
 
-    /// The item in a place that was found.
+    /// Returns the item in a place found before.
     pub fn at(&mut self, place: usize) -> Option<&mut T> {
         self.places[place].0.as_mut().map(|(_, item)| item)
     }
 
-    /// Adds a key that has no item.
+    /// Adds a key without an item.
     pub fn insert(&mut self, key: &[u8], item: T) {
         debug_assert!(self.get(key).is_none(), "a key is there twice");
         if 2 * (self.len() + 1) > self.entries.len() {
@@ -139,7 +139,7 @@ impl<T> KeyTable<T> {
         let Some((mut hole, place)) = self.find(key, self.hasher.hash(key)) else { return };
         self.places[place] = KeyPlace(None);
         self.free.extend(self.ordered.remove(key));
-        // No search may end at the hole that would go on behind it.
+        // No search due to go on behind the hole may end at the hole.
         let mut at = self.next(hole);
         while self.entries[at] != EMPTY {
             let mask = self.entries.len() - 1;
@@ -153,7 +153,7 @@ impl<T> KeyTable<T> {
         self.entries[hole] = EMPTY;
     }
 
-    /// The keys in a range, in their order.
+    /// The keys in a range, in order.
     pub fn range(
         &self,
         range: impl RangeBounds<[u8]>,
@@ -163,7 +163,7 @@ impl<T> KeyTable<T> {
         keys.filter_map(move |(key, place)| Some((key, item(*place)?)))
     }
 
-    /// All keys, in their order.
+    /// All keys, in order.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&Key, &T)> {
         let all: (Bound<&[u8]>, Bound<&[u8]>) = (Bound::Unbounded, Bound::Unbounded);
         self.range(all)

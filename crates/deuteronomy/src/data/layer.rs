@@ -1,4 +1,4 @@
-//! A layer over a data component: it counts, fails in tests, or encodes values, say.
+//! A layer over a data component: for counting, failing in tests, or encoding values, say.
 
 use crate::data_component::{
     DataComponent, Found, KeyRange, Limits, Operation, ResumePoint, ScanOrder,
@@ -6,8 +6,8 @@ use crate::data_component::{
 use crate::error::Error;
 use std::ops::ControlFlow;
 
-/// A data component that hands on to another what it does not do itself: each method is that of
-/// [`DataComponent`], and by default calls the one below.
+/// A data component over another data component: each method is the method of [`DataComponent`],
+/// and by default calls the component below.
 pub trait DataLayer: Send + Sync {
     /// The data component below.
     fn below(&self) -> &dyn DataComponent;
@@ -15,7 +15,7 @@ pub trait DataLayer: Send + Sync {
     /// [`DataComponent::get`].
     ///
     /// # Errors
-    /// Those of the data component below.
+    /// The errors of the data component below.
     fn get(&self, key: &[u8]) -> Result<Found, Error> {
         self.below().get(key)
     }
@@ -23,7 +23,7 @@ pub trait DataLayer: Send + Sync {
     /// [`DataComponent::scan`].
     ///
     /// # Errors
-    /// Those of the data component below.
+    /// The errors of the data component below.
     fn scan(
         &self,
         range: KeyRange<'_>,
@@ -36,7 +36,7 @@ pub trait DataLayer: Send + Sync {
     /// [`DataComponent::apply`].
     ///
     /// # Errors
-    /// Those of the data component below.
+    /// The errors of the data component below.
     fn apply(&self, batch: &[Operation<'_>]) -> Result<(), Error> {
         self.below().apply(batch)
     }
@@ -49,7 +49,7 @@ pub trait DataLayer: Send + Sync {
     /// [`DataComponent::checkpoint`].
     ///
     /// # Errors
-    /// Those of the data component below.
+    /// The errors of the data component below.
     fn checkpoint(&self, point: &ResumePoint) -> Result<(), Error> {
         self.below().checkpoint(point)
     }
@@ -57,7 +57,7 @@ pub trait DataLayer: Send + Sync {
     /// [`DataComponent::resume_point`].
     ///
     /// # Errors
-    /// Those of the data component below.
+    /// The errors of the data component below.
     fn resume_point(&self) -> Result<Option<ResumePoint>, Error> {
         self.below().resume_point()
     }
@@ -65,7 +65,7 @@ pub trait DataLayer: Send + Sync {
     /// [`DataComponent::highest_ts`].
     ///
     /// # Errors
-    /// Those of the data component below.
+    /// The errors of the data component below.
     fn highest_ts(&self) -> Result<u64, Error> {
         self.below().highest_ts()
     }
@@ -73,12 +73,12 @@ pub trait DataLayer: Send + Sync {
     /// [`DataComponent::forget_below`].
     ///
     /// # Errors
-    /// Those of the data component below.
+    /// The errors of the data component below.
     fn forget_below(&self, ts: u64) -> Result<(), Error> {
         self.below().forget_below(ts)
     }
 
-    /// [`DataComponent::limits`]; lower ones if values grow on their way down.
+    /// [`DataComponent::limits`]; lower limits if values grow on the way down.
     fn limits(&self) -> Limits {
         self.below().limits()
     }

@@ -1,4 +1,4 @@
-//! A data component in memory, for tests, as an oracle, and for data that fits there.
+//! A data component in memory, for tests, as an oracle, and for data fitting into memory.
 
 use super::key_table::KeyTable;
 use crate::data_component::{
@@ -26,7 +26,7 @@ impl Item {
     fn set(&mut self, operation: &Operation<'_>) {
         self.ts = operation.ts;
         match (&mut self.value, operation.value) {
-            // Mostly a value is as long as the one before.
+            // Mostly a value is as long as the value before.
             (Some(value), Some(new)) if value.len() == new.len() => value.copy_from_slice(new),
             (value, new) => *value = new.map(<[u8]>::to_vec),
         }
@@ -35,22 +35,22 @@ impl Item {
 
 type Items = KeyTable<Item>;
 
-/// How many operations are applied at once, so that their cache misses overlap.
+/// The number of operations applied at once, for overlapping cache misses.
 const AT_ONCE: usize = 16;
-/// At most this many bytes of a value are prefetched.
+/// The most bytes of a value to prefetch.
 const MOST_PREFETCHED: usize = 512;
 
 #[derive(Debug, Default)]
 struct Memory {
     items: Items,
-    /// What the last checkpoint has made stable.
+    /// The items made stable by the last checkpoint.
     stable: Items,
     point: Option<ResumePoint>,
     forgotten_below: u64,
-    /// The highest timestamp of an operation that was applied.
+    /// The highest timestamp of an applied operation.
     highest_ts: u64,
-    /// Timestamp and key of each tombstone in `items` or `stable`, and of some that newer
-    /// operations have replaced.
+    /// Timestamp and key of each tombstone in `items` or `stable`, and of some tombstones replaced
+    /// by newer operations.
     tombstones: BTreeSet<(u64, Key)>,
 }
 
@@ -70,7 +70,7 @@ impl Memory {
             }
         }
         for (operation, place) in some.iter().zip(&*places) {
-            // One that is not durable is given the whole log again if it is opened again.
+            // A non-durable data component is given the whole log again at the next opening.
             assert!(
                 operation.ts >= self.forgotten_below || !is_durable,
                 "an operation at {} comes after those below {} were forgotten",
@@ -92,9 +92,9 @@ impl Memory {
 
 /// Keys and values in memory.
 ///
-/// What it holds ends with the process, so the log of a database over it is kept whole, and opening
-/// applies it again. [`MemoryData::outliving`] is for simulations, in which a process is a value
-/// that is dropped.
+/// The data end with the process, so the log of a database over the component is kept whole, and
+/// opening applies the log again. [`MemoryData::outliving`] is for simulations, with a process as a
+/// droppable value.
 #[derive(Debug)]
 pub struct MemoryData {
     memory: Mutex<Memory>,
@@ -108,19 +108,20 @@ impl Default for MemoryData {
 }
 
 impl MemoryData {
-    /// An empty one.
+    /// Makes an empty data component.
     pub fn new() -> Self {
         Self { memory: Mutex::default(), is_durable: false }
     }
 
-    /// An empty one whose checkpoints count as durable: see [`after_crash`](Self::after_crash).
+    /// Makes an empty data component with checkpoints counted as durable: see
+    /// [`after_crash`](Self::after_crash).
     pub fn outliving() -> Self {
         Self { memory: Mutex::default(), is_durable: true }
     }
 
-    /// What a crash leaves: what the last checkpoint made stable, and each operation applied since
-    /// for which `is_kept` says so, since a data component may write when it likes. Nothing of one
-    /// that is not [outliving](Self::outliving).
+    /// Returns the state left by a crash: the items stable at the last checkpoint, and each later
+    /// operation chosen by `is_kept`, since a data component may write at any time. Nothing without
+    /// [outliving](Self::outliving).
     pub fn after_crash(&self, mut is_kept: impl FnMut() -> bool) -> Self {
         if !self.is_durable {
             return Self::new();
@@ -148,14 +149,14 @@ impl MemoryData {
         Self { memory: Mutex::new(left), is_durable: self.is_durable }
     }
 
-    /// All keys that have a value, in order, each with its timestamp and value.
+    /// All keys with a value, in order, each with timestamp and value.
     pub fn content(&self) -> Vec<(Vec<u8>, u64, Vec<u8>)> {
         let memory = self.lock();
         let items = memory.items.iter();
         items.filter_map(|(key, i)| Some((key.to_vec(), i.ts, i.value.clone()?))).collect()
     }
 
-    /// The number of keys held, deleted ones included.
+    /// The number of keys held, including deleted keys.
     pub fn items(&self) -> usize {
         self.lock().items.len()
     }

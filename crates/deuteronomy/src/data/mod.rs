@@ -1,4 +1,4 @@
-//! Data components. They know no transactions.
+//! Data components. Stores without transactions.
 
 #[cfg(feature = "fjall")]
 mod fjall;

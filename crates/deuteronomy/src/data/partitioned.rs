@@ -1,16 +1,17 @@
-//! Several data components, each of which holds the keys of a range.
+//! Several data components, each with the keys of a range.
 //!
-//! The keys are split once and for all: a component that holds a key of another's range is refused
-//! when they are opened together, since that key would be missing.
+//! The keys are split once and for all: a component with a key of another component's range is
+//! refused when the components are opened together, since the key would be missing.
 //!
 //! Invariants:
-//! - An operation, a read and a piece of a scan go to the one component whose range has the key.
-//! - The resume point is one that each component has reached: redo from there gives each what it
-//!   lacks, and the others what they have, which changes nothing. So a crash between the
-//!   checkpoints of two components loses nothing.
-//! - Each component takes part in each checkpoint, whether or not the others outlive the process.
-//!   But if one does not, the log is kept whole, and those that do forget nothing: they are given
-//!   all of it again.
+//! - An operation, a read and a piece of a scan go to the single component with the key in its
+//!   range.
+//! - The resume point is reached by each component: redo from there gives each its missing
+//!   operations, and operations already held, without effect. So a crash between the checkpoints of
+//!   two components loses nothing.
+//! - Each component takes part in each checkpoint, whether or not the other components outlive the
+//!   process. But if a component does not, the log is kept whole, and the durable components forget
+//!   nothing: each is given the whole log again.
 
 use crate::data_component::{
     DataComponent, Found, KeyRange, Limits, Operation, ResumePoint, ScanOrder, cut_bounds,
@@ -20,7 +21,7 @@ use crate::error::Error;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
-/// Data components that share the keys by range.
+/// Data components sharing the keys by range.
 ///
 /// ```
 /// use hyades_deuteronomy::{DataComponent, MemoryData, Operation, PartitionedData};
@@ -42,12 +43,13 @@ pub struct PartitionedData {
 }
 
 impl PartitionedData {
-    /// Gives the keys below the first split to the first part, those from there on, and below the
-    /// second split, to the second, and so on.
+    /// Gives the keys below the first split to the first part, the keys from there on, and below
+    /// the second split, to the second, and so on.
     ///
     /// # Errors
-    /// [`Error::Invalid`]: there is not one part more than splits, the splits do not ascend, a part
-    /// holds a key of another's range, or the parts belong to different logs; a part failed.
+    /// [`Error::Invalid`]: the number of parts is not the number of splits plus one, the splits do
+    /// not ascend, a part holds a key of another's range, or the parts belong to different logs; a
+    /// part failed.
     pub fn new(splits: Vec<Vec<u8>>, parts: Vec<Arc<dyn DataComponent>>) -> Result<Self, Error> {
         if parts.len() != splits.len() + 1 {
             return Err(Error::Invalid(format!(
@@ -69,7 +71,7 @@ impl PartitionedData {
         Ok(data)
     }
 
-    /// The part that has a key.
+    /// Returns the part of a key.
     fn part_of(&self, key: &[u8]) -> usize {
         self.splits.partition_point(|split| **split <= *key)
     }
@@ -96,7 +98,7 @@ impl PartitionedData {
         if is_empty(range) { Ok(()) } else { part.scan(range, order, each) }
     }
 
-    /// Refuses a part that holds a key outside its range.
+    /// Refuses a part with a key outside its range.
     fn check_keys(&self, part: usize) -> Result<(), Error> {
         let (from, to) = self.range_of(part);
         let outside = [
@@ -129,10 +131,10 @@ impl PartitionedData {
     }
 }
 
-/// The range that two ranges have in common; None if it holds no key for its bounds alone.
+/// Returns the common range of two ranges; None if the bounds alone exclude all keys.
 fn common<'r>(one: KeyRange<'r>, two: KeyRange<'r>) -> Option<KeyRange<'r>> {
     use Bound::{Excluded, Included, Unbounded};
-    // Of two bounds with the same key, the one that excludes it.
+    // Of two bounds with the same key, the excluding bound.
     let from = match (one.0, two.0) {
         (Unbounded, other) | (other, Unbounded) => other,
         (Included(a) | Excluded(a), Included(b) | Excluded(b)) if a != b => {
@@ -210,7 +212,7 @@ impl DataComponent for PartitionedData {
 
     fn checkpoint(&self, point: &ResumePoint) -> Result<(), Error> {
         for part in &self.parts {
-            // One that has a point already keeps it: an initial one would only ask for more redo.
+            // A part with a point keeps the point: an initial point would only ask for more redo.
             if !point.is_initial() || part.resume_point()?.is_none() {
                 part.checkpoint(point)?;
             }
@@ -226,7 +228,8 @@ impl DataComponent for PartitionedData {
         };
         let mut lowest: Option<ResumePoint> = None;
         for (at, point) in points.into_iter().enumerate() {
-            // One without a point is new, belongs to the log of the others, and needs all of it.
+            // A part without a point is new, belongs to the log of the other parts, and needs the
+            // whole log.
             if point.is_none() && holds_a_key(&*self.parts[at])? {
                 return Err(Error::Invalid(format!(
                     "data component {} of {} holds keys, and does not say of which log: give an \
@@ -249,8 +252,8 @@ impl DataComponent for PartitionedData {
     }
 
     fn forget_below(&self, ts: u64) -> Result<(), Error> {
-        // If one does not outlive the process, all are given the whole log again. Those that do
-        // outlive it have not forgotten then.
+        // If a part does not outlive the process, all parts are given the whole log again. Durable
+        // parts have not forgotten then.
         let is_durable = self.limits().is_durable;
         let mut parts = self.parts.iter().filter(|part| part.limits().is_durable == is_durable);
         parts.try_for_each(|part| part.forget_below(ts))
@@ -267,8 +270,8 @@ impl DataComponent for PartitionedData {
     }
 }
 
-/// A point that both have reached, with the higher of their timestamps: no transaction up to now
-/// has one above it.
+/// A point reached by both, with the higher of the two timestamps: no transaction up to now has a
+/// higher timestamp.
 fn lower(one: ResumePoint, two: ResumePoint) -> Result<ResumePoint, Error> {
     let wrong = |what: &str| Err(Error::Invalid(what.to_string()));
     if one.uuid != two.uuid {

@@ -1,4 +1,4 @@
-//! Tests of data components that share the keys.
+//! Tests of data components sharing the keys.
 
 use super::*;
 use crate::data::MemoryData;

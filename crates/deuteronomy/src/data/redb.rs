@@ -1,13 +1,13 @@
 //! A data component in a redb database: durable, and larger than memory.
 //!
-//! Batches are commits without durability, which redb keeps in its cache and its file until a
-//! durable one; a checkpoint is a durable commit that holds the resume point. So after a crash redb
-//! holds exactly what it held at the last checkpoint.
+//! Batches are commits without durability, kept by redb in its cache and its file until a durable
+//! commit; a checkpoint is a durable commit with the resume point. So after a crash redb holds
+//! exactly the state of the last checkpoint.
 //!
 //! Tables: `data`, from a key to 8 bytes of timestamp, 1 if there is a value, else 0, and the
 //! value; `deleted`, the timestamp and key of each deleted key; `resume`, the resume point;
-//! `highest`, the highest timestamp that was applied, which each batch writes. A database of an
-//! earlier version has none until then, and is scanned for it.
+//! `highest`, the highest applied timestamp, written by each batch. A database of an earlier
+//! version has none until the first batch, and is scanned for the timestamp.
 
 use super::item;
 use crate::data_component::{
@@ -28,7 +28,7 @@ const DELETED: TableDefinition<'_, (u64, &[u8]), ()> = TableDefinition::new("del
 const RESUME: TableDefinition<'_, (), &[u8]> = TableDefinition::new("resume");
 const HIGHEST: TableDefinition<'_, (), u64> = TableDefinition::new("highest");
 
-/// The most deleted keys that a transaction of redb removes.
+/// The most deleted keys removed by a transaction of redb.
 const REMOVED_AT_ONCE: usize = 4096;
 
 /// Keys and values in a redb database.
@@ -50,10 +50,11 @@ fn read_item(item: &[u8]) -> Result<(u64, Option<&[u8]>), Error> {
 }
 
 impl RedbData {
-    /// Opens the database in this file, or creates it. Its cache takes up to `cache_bytes`.
+    /// Opens the database in the file `path`, or creates a database. The cache takes up to
+    /// `cache_bytes`.
     ///
-    /// A new one is made under a name that ends in `.new`, and gets its own when it is whole: redb
-    /// does not open a file any more in which it was interrupted when it made it.
+    /// A new database is made under a name ending in `.new`, and gets its final name when whole:
+    /// redb does not open a file after an interruption of the file's making.
     ///
     /// # Errors
     /// The file cannot be used, is damaged or open elsewhere.
@@ -66,13 +67,14 @@ impl RedbData {
         Self::prepare(database)
     }
 
-    /// Makes an empty database in a file of this name, which is there afterwards or is not.
+    /// Makes an empty database in the file `path`; afterwards the file is there, whole, or not at
+    /// all.
     fn make(path: &Path) -> Result<(), redb::Error> {
         let device = FileDevice::shared();
         let mut new = OsString::from(path);
         new.push(".new");
         let new = PathBuf::from(new);
-        // What an interrupted one has left.
+        // The remains of an interrupted making.
         if device.exists(&new)? {
             device.remove(&new)?;
         }
@@ -82,7 +84,7 @@ impl RedbData {
         Ok(device.sync_dir(dir.unwrap_or(Path::new(".")))?)
     }
 
-    /// As [`open`](Self::open), in storage of the caller's, which is empty or has a whole database.
+    /// As [`open`](Self::open), in storage of the caller's, empty or with a whole database.
     ///
     /// # Errors
     /// The storage cannot be used or is damaged.
@@ -102,7 +104,7 @@ impl RedbData {
         Ok(Self { database })
     }
 
-    /// A transaction whose changes become durable with the next checkpoint.
+    /// Begins a transaction with changes durable from the next checkpoint on.
     fn begin(&self) -> Result<WriteTransaction, Error> {
         let mut transaction = self.database.begin_write().map_err(failed)?;
         transaction.set_durability(Durability::None).map_err(failed)?;
@@ -131,7 +133,7 @@ impl RedbData {
     }
 }
 
-/// Applies an operation, unless the table has a newer one on the key.
+/// Applies an operation, unless the table has a newer operation on the key.
 fn apply_one(
     data: &mut Table<'_, &'static [u8], &'static [u8]>,
     deleted: &mut Table<'_, (u64, &'static [u8]), ()>,
@@ -160,7 +162,7 @@ fn apply_one(
     Ok(())
 }
 
-/// The highest timestamp that batches have noted, if one has.
+/// Returns the highest timestamp noted by batches, if any.
 fn noted_highest(table: &impl ReadableTable<(), u64>) -> Result<Option<u64>, Error> {
     Ok(table.get(()).map_err(failed)?.map(|noted| noted.value()))
 }
@@ -255,7 +257,7 @@ impl DataComponent for RedbData {
     }
 
     fn limits(&self) -> Limits {
-        // What redb takes is far above what a record of the log can hold.
+        // The limits of redb are far above the limit of a record of the log.
         Limits { key_bytes: 1 << 20, value_bytes: 1 << 30, is_durable: true }
     }
 }
@@ -266,7 +268,7 @@ mod tests {
     use redb::ReadableTableMetadata;
     use redb::backends::InMemoryBackend;
 
-    /// As a process leaves it that dies while redb makes its file.
+    /// The state left by a process dead in the making of redb's file.
     #[test]
     fn a_file_that_is_not_whole_is_no_obstacle() {
         let dir = tempfile::tempdir().unwrap();

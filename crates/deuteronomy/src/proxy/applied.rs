@@ -1,11 +1,11 @@
-//! Records that are applied and lie behind the resume point: redo would apply them again.
+//! Applied records behind the resume point: redo would apply these records again.
 //!
-//! The data component may forget only what is below the lowest of their timestamps. While a
-//! transaction with parts holds the resume point back they become more and more, so they are kept
-//! in bounded memory: neighbours become one, which stands for both.
+//! The data component may forget only operations below the lowest of the records' timestamps. While
+//! a transaction with parts holds the resume point back the records become more and more, so the
+//! entries are kept in bounded memory: neighbours become a single entry for both.
 //!
-//! Invariant: for each position, the lowest timestamp kept above it is at or below the lowest of
-//! all records noted above it. So nothing is forgotten that redo brings back.
+//! Invariant: for each position, the lowest timestamp kept above the position is at or below the
+//! lowest of all records noted above. So nothing brought back by redo is forgotten.
 
 use hyades_wal::Lsn;
 use std::collections::BTreeMap;
@@ -13,16 +13,16 @@ use std::collections::BTreeMap;
 /// The most entries; at least 2.
 const MOST_ENTRIES: usize = 1024;
 
-/// Of one stream, the ends of records that are applied, with timestamps.
+/// The ends of applied records of a stream, with timestamps.
 #[derive(Debug, Default)]
 pub(super) struct AppliedBehind {
-    /// Timestamps ascend with positions: an earlier record with a higher timestamp says nothing
-    /// that the later one does not.
+    /// Timestamps ascend with positions: an earlier record with a higher timestamp adds nothing to
+    /// the later record.
     by_end: BTreeMap<Lsn, u64>,
 }
 
 impl AppliedBehind {
-    /// Notes the record that ends here, behind those noted before.
+    /// Notes a record by its end, behind the records noted before.
     pub fn note(&mut self, end: Lsn, ts: u64) {
         debug_assert!(self.by_end.last_key_value().is_none_or(|(last, _)| *last < end));
         while self.by_end.last_entry().is_some_and(|last| *last.get() >= ts) {
@@ -34,8 +34,8 @@ impl AppliedBehind {
         }
     }
 
-    /// Of each two entries one is left: the lower timestamp counts until the later position is
-    /// passed.
+    /// Of each two entries a single entry is left: the lower timestamp counts until the later
+    /// position is passed.
     fn join_neighbours(&mut self) {
         let mut entries = std::mem::take(&mut self.by_end).into_iter();
         while let Some((end, ts)) = entries.next() {
@@ -44,12 +44,12 @@ impl AppliedBehind {
         }
     }
 
-    /// Redo will not apply what ends at or below this position.
+    /// Forgets records with an end at or below `position`: redo will not apply these.
     pub fn forget_up_to(&mut self, position: Lsn) {
         self.by_end = self.by_end.split_off(&(position + 1));
     }
 
-    /// A timestamp at or below those of all that is noted.
+    /// Returns a timestamp at or below the timestamps of all noted records.
     pub fn lowest(&self) -> Option<u64> {
         self.by_end.first_key_value().map(|(_, ts)| *ts)
     }

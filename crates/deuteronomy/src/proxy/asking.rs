@@ -1,6 +1,6 @@
-//! Sessions that need room ask the thread of the proxy to apply, and wait for it. They never are at
-//! the data component themselves: one that hangs there holds up that thread alone, and sessions
-//! return with an error after a limit of time.
+//! Sessions in need of room ask the thread of the proxy to apply, and wait for the thread. Sessions
+//! in need of room never call the data component themselves: a hanging call holds up the proxy's
+//! thread alone, and sessions return with an error after a limit of time.
 
 use super::Proxy;
 use crate::error::Error;
@@ -8,13 +8,13 @@ use hyades_platform::sync::locked;
 use hyades_wal::Log;
 use std::time::Duration;
 
-/// How often a session that waits looks whether the data component hangs, or the log has stopped.
+/// The pause between two looks of a waiting session for a hanging data component or a stopped log.
 const LOOK: Duration = Duration::from_millis(10);
 
 impl Proxy {
-    /// Has the thread of the proxy apply what may be applied, and waits until it has, or until it
-    /// is enough: asked after each batch. With `is_all` the horizon does not matter. Returns at
-    /// once where there is no such thread any more.
+    /// Has the thread of the proxy apply all applicable records, and waits until done, or until
+    /// `is_enough`: asked after each batch. With `is_all` the horizon does not matter. Returns at
+    /// once where there is no thread of the proxy any more.
     ///
     /// # Errors
     /// The log has stopped; [`Error::Stalled`]: the data component has been at a batch for longer
@@ -42,25 +42,25 @@ impl Proxy {
         Ok(())
     }
 
-    /// A run begins: how often it was asked for, and whether all is to be applied.
+    /// Begins a run: returns the number of requests so far, and whether all is to be applied.
     pub fn begin_run(&self) -> (u64, bool) {
         let mut inbox = locked(&self.inbox);
         (inbox.asked, std::mem::take(&mut inbox.all_asked))
     }
 
-    /// The run has ended that was asked for as often.
+    /// Ends the run begun at `asked` requests.
     pub fn end_run(&self, asked: u64) {
         locked(&self.inbox).answered = asked;
         self.progressed.notify_all();
     }
 
-    /// Whether its thread has ended, or is about to.
+    /// Whether the proxy's thread has ended, or is about to.
     pub fn is_closed(&self) -> bool {
         locked(&self.inbox).closed
     }
 
     /// # Errors
-    /// [`Error::Stalled`]: the data component has been at a batch for longer than this.
+    /// [`Error::Stalled`]: the data component has been at a batch for longer than `patience`.
     pub fn check_call(&self, patience: Duration) -> Result<(), Error> {
         let call = self.lag.call();
         match call > patience {

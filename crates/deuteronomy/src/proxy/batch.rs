@@ -3,14 +3,14 @@
 use crate::key::Key;
 use crate::transaction_component::version::Version;
 
-/// A key, and a version of it that is to be applied.
+/// A key, and a version of the key to be applied.
 pub(super) type KeyVersion = (Key, Version);
 
-/// The number by which an operation is compared first ([`rank_of`]), and the operation.
+/// The number for an operation's first comparison ([`rank_of`]), and the operation.
 pub(super) type Ranked = (u64, KeyVersion);
 
-/// By key, of each key the newest first. Keys that begin alike, as most do, are compared by the
-/// eight bytes behind what all of them have in common: one number, which lies in the vector.
+/// Sorts by key, of each key the newest first. Keys with a common beginning, as usual, are compared
+/// by the eight bytes behind the common prefix of all: a single number, in the vector.
 pub(super) fn sorted(operations: impl Iterator<Item = KeyVersion>) -> Vec<Ranked> {
     let mut operations: Vec<Ranked> = operations.map(|operation| (0, operation)).collect();
     let Some((_, (first, _))) = operations.first() else { return operations };
@@ -28,8 +28,8 @@ pub(super) fn sorted(operations: impl Iterator<Item = KeyVersion>) -> Vec<Ranked
     operations
 }
 
-/// The first eight bytes as a number, zeros behind those of a shorter key. Keys whose numbers
-/// differ are in the order of these.
+/// The first eight bytes as a number, zeros behind the bytes of a shorter key. Keys with different
+/// numbers are in the order of the numbers.
 fn rank_of(rest: &[u8]) -> u64 {
     let mut bytes = [0; 8];
     let len = rest.len().min(8);
@@ -47,7 +47,7 @@ mod tests {
         for prefix in [&b""[..], b"key", &[9; 40]] {
             let mut operations = Vec::new();
             for ts in 0..500 {
-                // Prefixes of others, zeros at the end, equal keys.
+                // Prefixes of other keys, zeros at the end, equal keys.
                 let rest: Vec<u8> = (0..rng.usize(0..12)).map(|_| rng.u8(0..2)).collect();
                 let key = Key::from(&[prefix, &rest].concat()[..]);
                 operations.push((key, Version::pending(ts, None)));

@@ -1,8 +1,8 @@
-//! When the proxy gets one more thread.
+//! The times for a further thread of the proxy.
 //!
-//! More threads help if what waits to be applied becomes more, although batches are full and could
-//! be cut further. They should not take processors from transactions: so either a processor is
-//! idle, or more waits than half of what may. Threads that have nothing to do end by themselves.
+//! More threads help if the waiting operations become more, although batches are full and could be
+//! cut further. Threads should not take processors from transactions: so either a processor is
+//! idle, or more than half of the limit waits. Threads without work end by themselves.
 
 /// How often the load is looked at.
 const EVERY_NS: u64 = 10_000_000;
@@ -12,15 +12,15 @@ const EVERY_NS: u64 = 10_000_000;
 pub(super) struct ProxyLoad {
     /// The monotonic clock.
     pub at_ns: u64,
-    /// The time that the process has had processors.
+    /// The processor time of the process.
     pub cpu_ns: u64,
-    /// The bytes of the records that wait to be applied.
+    /// The bytes of the records waiting to be applied.
     pub lag: usize,
     /// How many may wait.
     pub lag_limit: usize,
 }
 
-/// What decides when the proxy gets one more thread.
+/// The state for deciding on a further thread of the proxy.
 #[derive(Debug)]
 pub(super) struct Growth {
     processors: u64,
@@ -35,12 +35,12 @@ impl Growth {
         Self { processors: processors as u64, before: None, could_cut_more: false }
     }
 
-    /// Notes a batch that was full, and could have been cut into more pieces.
+    /// Notes a full batch that could have been cut into more pieces.
     pub fn note_could_cut_more(&mut self) {
         self.could_cut_more = true;
     }
 
-    /// Whether there should be one more thread.
+    /// Whether there should be a further thread.
     pub fn look(&mut self, now: ProxyLoad) -> bool {
         let Some(before) = self.before else {
             self.before = Some(now);
@@ -66,8 +66,8 @@ mod tests {
 
     const LIMIT: usize = 1000;
 
-    /// Whether two processors that the process has had for this many hundredths of the time, and a
-    /// lag that has changed from the one to the other, get one more thread.
+    /// Whether two processors, used by the process for `had` hundredths of the time, and a lag
+    /// changed from the first to the second value, get a further thread.
     fn grows(had: u64, lag: (usize, usize), could_cut_more: bool) -> bool {
         let mut growth = Growth::new(2);
         let begin = ProxyLoad { at_ns: 5, cpu_ns: 7, lag: lag.0, lag_limit: LIMIT };

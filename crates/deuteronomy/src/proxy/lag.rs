@@ -1,9 +1,8 @@
-//! What is committed and not applied yet: how much it is, and since when it waits.
+//! The committed, unapplied operations: their amount, and the time of waiting.
 //!
-//! It is in memory, so it counts within the budget. Most of it is in the version table as well, and
-//! counts there; a version that leaves the table while it waits is counted from then on in
-//! [`HeldBytes`](crate::held_bytes::HeldBytes), with what the proxy keeps of each record beside its
-//! versions.
+//! Waiting operations are in memory, so count within the budget. Most versions are in the version
+//! table as well, and count there; a version leaving the table while waiting is counted from then
+//! on in [`HeldBytes`](crate::held_bytes::HeldBytes), with the proxy's further data of each record.
 
 use super::{Handed, Inbox};
 use crate::key::{Key, MOST_INLINE};
@@ -13,32 +12,32 @@ use hyades_platform::sync::{AtomicUsize, Ordering};
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-/// How far the data component is behind what is committed.
+/// The distance of the data component behind the committed transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Lag {
-    /// The bytes of the records that are not applied yet.
+    /// The bytes of unapplied records.
     pub bytes: usize,
-    /// How long the oldest of them has waited. Zero where none waits.
+    /// The waiting time of the oldest unapplied record. Zero where none waits.
     pub age: Duration,
-    /// How long the data component has been at the batch that it applies. Zero where it applies
-    /// none.
+    /// The time of the data component at its current batch. Zero without a batch.
     pub call: Duration,
 }
 
-/// What is known of the lag without the lock of the scans, which a data component may hold up.
-/// Written by the thread that holds the scans, read by others. Relaxed: it orders nothing.
+/// The lag as known without the lock of the scans; a data component may hold up the lock. Written
+/// by the thread holding the scans, read by other threads. Relaxed: the values order nothing.
 #[derive(Debug)]
 pub(super) struct LagClock {
-    /// The bytes of the records that were received and are not applied.
+    /// The bytes of records received and not applied.
     bytes: AtomicUsize,
-    /// When the oldest of them was received, by the monotonic clock; `u64::MAX` without one.
+    /// The arrival time of the oldest received record, by the monotonic clock; `u64::MAX` without
+    /// one.
     oldest_ns: AtomicU64,
-    /// Since when the data component is at a batch; 0 if it is at none.
+    /// The start of the data component's batch; 0 without a batch.
     call_ns: AtomicU64,
 }
 
-/// Says that the data component is at a batch, until this is dropped.
+/// Marks the data component as at a batch, until the mark is dropped.
 pub(super) struct AtBatch<'l>(&'l LagClock);
 
 impl Drop for AtBatch<'_> {
@@ -53,7 +52,7 @@ impl LagClock {
         Self { bytes, oldest_ns, call_ns: AtomicU64::new(0) }
     }
 
-    /// This many bytes wait, the oldest of them since then.
+    /// Notes the number of waiting bytes, and the arrival time of the oldest.
     pub fn note(&self, bytes: usize, oldest_ns: Option<u64>) {
         self.bytes.store(bytes, Ordering::Relaxed);
         self.oldest_ns.store(oldest_ns.unwrap_or(u64::MAX), Ordering::Relaxed);
@@ -64,7 +63,7 @@ impl LagClock {
         AtBatch(self)
     }
 
-    /// How long the data component has been at its batch.
+    /// Returns the time of the data component at its batch.
     pub fn call(&self) -> Duration {
         match self.call_ns.load(Ordering::Relaxed) {
             0 => Duration::ZERO,
@@ -72,7 +71,7 @@ impl LagClock {
         }
     }
 
-    /// The lag, with what is in the inbox.
+    /// Returns the lag, including the inbox.
     pub fn look(&self, inbox: &Inbox) -> Lag {
         let first = if inbox.records.is_empty() { u64::MAX } else { inbox.since_ns };
         let oldest = self.oldest_ns.load(Ordering::Relaxed).min(first);
@@ -86,7 +85,7 @@ impl LagClock {
 }
 
 impl Handed {
-    /// The bytes of memory that it takes beside its versions, about.
+    /// Returns the approximate bytes of memory of the record without its versions.
     pub fn held_bytes(&self) -> usize {
         let long = |key: &Key| if key.len() > MOST_INLINE { key.len() } else { 0 };
         let keys: usize = self.operations.iter().map(|(key, _)| long(key)).sum();

@@ -1,14 +1,14 @@
-//! The threads that apply operations together.
+//! The threads for applying operations together.
 //!
-//! The operations of a batch, by key, are cut into pieces, where the data component says that it
-//! takes both sides at the same time. The thread that holds the scans offers the pieces to helpers,
-//! and applies some itself. Invariants:
-//! - No two pieces that are applied at a time have a key in common: those of a batch have none, and
-//!   there is one batch at a time.
-//! - [`ProxyPool::apply`] returns when each piece is applied; or when one has failed, and no thread
-//!   is at the data component any more. Until then the scans are held. So a resume point, which is
-//!   taken under them, passes only what all threads have applied.
-//! - Helpers decide nothing: a batch is applied as well by the thread that has offered it alone.
+//! The operations of a batch, by key, are cut into pieces, where the data component takes both
+//! sides at the same time. The thread holding the scans offers the pieces to helpers, and applies
+//! some itself. Invariants:
+//! - No two pieces applied at a time have a key in common: the pieces of a batch have none, and
+//!   there is a single batch at a time.
+//! - [`ProxyPool::apply`] returns when each piece is applied; or when a piece has failed, and no
+//!   thread is at the data component any more. Until then the scans are held. So a resume point,
+//!   taken under the scans, passes only operations applied by all threads.
+//! - Helpers decide nothing: a batch is applied as well by the offering thread alone.
 
 use super::BATCH;
 use super::batch::{KeyVersion, Ranked, sorted};
@@ -26,32 +26,32 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// The fewest operations that are worth a thread.
+/// The fewest operations worth a thread.
 const LEAST_PIECE: usize = 256;
-/// A helper ends that has found no piece for this long.
+/// The time without a piece after which a helper ends.
 const IDLE: Duration = Duration::from_secs(1);
 
 /// The result of the data component for a piece, or its panic.
 type PieceOutcome = std::thread::Result<Result<(), Error>>;
 
-/// The operations of a batch: by key, those of a key by descending timestamp.
+/// The operations of a batch: by key, and within a key by descending timestamp.
 struct KeyedBatch {
     operations: Vec<Ranked>,
-    /// Where its pieces end.
+    /// The ends of the pieces.
     ends: Vec<usize>,
 }
 
-/// A piece that a thread has taken: its batch, and its number there.
+/// A piece taken by a thread: the batch, and the piece's number there.
 type TakenPiece = (Arc<KeyedBatch>, usize);
 
 struct PoolState {
-    /// The batch that is being applied.
+    /// The batch under application.
     batch: Option<Arc<KeyedBatch>>,
-    /// The first of its pieces that no thread has taken.
+    /// The first piece not taken by a thread.
     next: usize,
-    /// How many of its pieces threads are applying.
+    /// The number of pieces under application.
     under_way: usize,
-    /// The first that has failed.
+    /// The first failure.
     failed: Option<PieceOutcome>,
     /// How many helpers there should be, and how many there are.
     wanted: usize,
@@ -61,21 +61,21 @@ struct PoolState {
     closed: bool,
 }
 
-/// The threads that apply operations together: helpers, and the one that holds the scans.
+/// The threads for applying operations together: helpers, and the thread holding the scans.
 pub(crate) struct ProxyPool {
     state: Mutex<PoolState>,
     /// Pieces are offered, or the pool is closed.
     offered: Condvar,
     /// No piece is under way.
     ended: Condvar,
-    /// The fewest threads, and the most, without the one that holds the scans.
+    /// The fewest threads, and the most, without the thread holding the scans.
     fewest: usize,
     most: usize,
     /// The length of the shortest piece.
     least_piece: usize,
-    /// Without helpers: one thread does all work.
+    /// Without helpers: a single thread does all work.
     is_stepped: bool,
-    /// What waits and has left the version table.
+    /// The waiting bytes removed from the version table.
     held: HeldBytes,
 }
 
@@ -87,7 +87,7 @@ impl KeyedBatch {
 }
 
 impl PoolState {
-    /// Takes the next piece, unless one has failed.
+    /// Takes the next piece, unless a piece has failed.
     fn take(&mut self) -> Option<TakenPiece> {
         let batch = self.batch.as_ref()?;
         if self.next == batch.ends.len() || self.failed.is_some() {
@@ -100,8 +100,8 @@ impl PoolState {
     }
 }
 
-/// Where pieces end: at most `most` of about the same length, of which only the last may be shorter
-/// than `least`.
+/// Returns the ends of pieces: at most `most` of about the same length; only the last may be
+/// shorter than `least`.
 fn cut(data: &dyn DataComponent, operations: &[Ranked], most: usize, least: usize) -> Vec<usize> {
     let key = |at: usize| &*operations[at].1.0;
     let may_cut = |at: &usize| {
@@ -112,7 +112,7 @@ fn cut(data: &dyn DataComponent, operations: &[Ranked], most: usize, least: usiz
     while ends.len() + 1 < most {
         let at = begin + ((len - begin) / (most - ends.len())).max(least);
         let behind = (at..len).find(may_cut);
-        // One that is farther off than that is of no use.
+        // A cut farther off than the cut behind is of no use.
         let reach = behind.map_or(len, |behind| behind - at);
         let from = (begin + least).max(at.saturating_sub(reach));
         let before = (from..at.min(len)).rev().find(may_cut);
@@ -124,8 +124,9 @@ fn cut(data: &dyn DataComponent, operations: &[Ranked], most: usize, least: usiz
     ends
 }
 
-/// X5, X6: applies the newest operation on each key, and then notes that the data component holds
-/// them, which lets versions leave the table. In this order, or a version is nowhere (D6).
+/// X5, X6: applies the newest operation on each key, and then notes the operations as held by the
+/// data component, so that versions may leave the table. In this order, or a version is nowhere
+/// (D6).
 fn apply_piece(
     data: &dyn DataComponent,
     operations: &[Ranked],
@@ -175,17 +176,17 @@ impl ProxyPool {
         }
     }
 
-    /// Into how many pieces a batch is cut, if it can be.
+    /// The number of pieces of a batch, if it can be cut.
     pub fn threads(&self) -> usize {
         1 + locked(&self.state).wanted
     }
 
-    /// How many threads there are that apply, the one included that holds the scans.
+    /// The number of applying threads, including the thread holding the scans.
     pub fn running(&self) -> usize {
         1 + locked(&self.state).running
     }
 
-    /// Looks whether there should be one more thread. This many bytes wait.
+    /// Looks whether there should be a further thread. `lag` bytes wait.
     pub fn look(&self, lag: usize, lag_limit: usize) {
         if self.is_stepped {
             return;
@@ -201,14 +202,14 @@ impl ProxyPool {
     /// Applies operations. The caller holds the scans.
     ///
     /// # Errors
-    /// That of the data component. Some of the operations may be applied then.
+    /// The data component's error. Some of the operations may be applied then.
     pub fn apply(
         self: &Arc<Self>,
         data: &Arc<dyn DataComponent>,
         operations: impl Iterator<Item = KeyVersion>,
     ) -> Result<(), Error> {
         let operations = sorted(operations);
-        // Those of transactions that only read have none.
+        // Read-only transactions have none.
         if operations.is_empty() {
             return Ok(());
         }
@@ -235,7 +236,7 @@ impl ProxyPool {
         self.start_helpers(data);
         let counts_first = broken!(CountFirstPiece);
         if counts_first {
-            // What is left of the batch before.
+            // The rest of the batch before.
             self.apply_pieces(&**data, usize::MAX);
         }
         {
@@ -259,7 +260,7 @@ impl ProxyPool {
         }
     }
 
-    /// Applies pieces that no other thread has taken, at most this many.
+    /// Applies pieces not taken by other threads, at most `most`.
     fn apply_pieces(&self, data: &dyn DataComponent, most: usize) {
         for _ in 0..most {
             let taken = locked(&self.state).take();
@@ -269,7 +270,7 @@ impl ProxyPool {
     }
 
     fn apply_taken(&self, data: &dyn DataComponent, (batch, nth): TakenPiece) {
-        // A panic is for the thread that holds the scans. What it leaves undone counts for nothing.
+        // A panic is for the thread holding the scans. The work left undone counts for nothing.
         let apply = || apply_piece(data, batch.piece(nth), &self.held);
         let outcome = catch_unwind(AssertUnwindSafe(apply));
         let state = &mut *locked(&self.state);
@@ -282,7 +283,8 @@ impl ProxyPool {
         }
     }
 
-    /// Waits until no piece is under way, where all were taken or one has failed. Returns how.
+    /// Waits until no piece is under way, after all were taken or a piece has failed. Returns the
+    /// failure, if any.
     fn end(&self) -> Option<PieceOutcome> {
         let mut state = locked(&self.state);
         while state.under_way > 0 {
@@ -292,7 +294,7 @@ impl ProxyPool {
         state.failed.take()
     }
 
-    /// Starts the helpers that are wanted and not there.
+    /// Starts the wanted helpers not yet there.
     fn start_helpers(self: &Arc<Self>, data: &Arc<dyn DataComponent>) {
         if self.is_stepped {
             return;
@@ -309,7 +311,7 @@ impl ProxyPool {
         }
     }
 
-    /// What a helper does.
+    /// The work of a helper.
     fn help(&self, data: &dyn DataComponent) {
         let (mut state, mut is_idle) = (locked(&self.state), false);
         loop {
@@ -330,8 +332,8 @@ impl ProxyPool {
         state.wanted = state.running.max(self.fewest);
     }
 
-    /// Ends the helpers, but waits for them only until then: one may be at the data component,
-    /// which hangs. Pieces that none has taken are left to the thread that has offered them.
+    /// Ends the helpers, but waits for helpers only until `until`: a helper may be at a hanging
+    /// data component. Untaken pieces are left to the offering thread.
     pub fn close(&self, until: Instant) {
         let helpers = {
             let mut state = locked(&self.state);
@@ -340,7 +342,7 @@ impl ProxyPool {
         };
         self.offered.notify_all();
         for helper in helpers {
-            // It catches the panics of the data component, and has none of its own.
+            // A helper catches the panics of the data component, and has none of its own.
             ends_until(helper, until);
         }
     }

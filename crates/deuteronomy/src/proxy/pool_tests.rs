@@ -1,4 +1,4 @@
-//! Tests of the threads that apply operations together.
+//! Tests of the threads for applying operations together.
 
 use super::*;
 use crate::data::{DataLayer, MemoryData};
@@ -7,7 +7,7 @@ use crate::transaction_component::version::Version;
 use hyades_wal::LogOptions;
 use std::path::PathBuf;
 
-/// The data component in memory, which may be cut as a test says.
+/// The data component in memory, with cuts as allowed by a test.
 struct Cuttable<F> {
     data: MemoryData,
     may_cut: F,
@@ -71,7 +71,7 @@ fn pieces_have_no_key_in_common() {
 
 #[test]
 fn pieces_end_where_the_data_component_says() {
-    // One cut is possible; it is before the middle, and behind it.
+    // A single cut is possible, before the middle or behind the middle.
     for split in [1, 30, 50, 70, 99] {
         let data = cuttable(move |last, next| (key(last) < split) != (key(next) < split));
         let all = operations(0..100);
@@ -81,7 +81,7 @@ fn pieces_end_where_the_data_component_says() {
     }
     let data = cuttable(|_, _| false);
     assert_eq!(cut(&*data, &operations(0..100), 4, 1), [100]);
-    // Of two, the nearer one.
+    // Of two, the nearer cut.
     let data = cuttable(|_, next| matches!(key(next), 10 | 60));
     assert_eq!(cut(&*data, &operations(0..100), 2, 1), [60, 100]);
     assert_eq!(cut(&*data, &operations(0..100), 3, 1), [10, 60, 100]);
@@ -138,7 +138,7 @@ fn a_helper_that_has_nothing_to_do_ends_unless_it_is_one_of_the_fewest() {
         let (pool, data) = (pool(fewest, 3, false), cuttable(|_, _| true));
         locked(&pool.state).wanted = 2;
         apply_all(&pool, &data, 1000);
-        // Those that have ended by now are still among them.
+        // Helpers ended by now are still in the list.
         assert_eq!(locked(&pool.state).helpers.len(), 2);
         let until = std::time::Instant::now() + Duration::from_secs(60);
         while pool.running() > fewest {

@@ -13,7 +13,7 @@ fn handed(start: Lsn) -> Handed {
     Handed { ts: 1, stream: 0, place, first: start, needs, operations, bytes: 8, handed_ns: 0 }
 }
 
-/// A stepped log, at which nothing happens by itself, and its proxy.
+/// A stepped log, without activity of its own, and its proxy.
 fn stepped() -> (tempfile::TempDir, Log, Proxy) {
     let dir = tempfile::tempdir().unwrap();
     let mut options = LogOptions::new(vec![dir.path().to_owned()], 1);
@@ -33,7 +33,7 @@ fn a_record_wakes_a_proxy_that_sleeps_and_one_for_which_others_wait_looks_by_its
         scope.spawn(|| {
             done.send(proxy.wait(&log)).unwrap();
             proxy.receive(&mut locked(&proxy.scans), &log, &Timestamps::new(1, 1));
-            // It does not sleep: the record waits.
+            // The proxy does not sleep: the record waits.
             done.send(proxy.wait(&log)).unwrap();
         });
         std::thread::sleep(Duration::from_millis(20));
@@ -54,9 +54,9 @@ fn a_proxy_does_not_sleep_while_another_has_taken_its_record_in() {
             let is_open = proxy.wait(&log);
             done.send(is_open).unwrap();
         });
-        // It sleeps, or it has not begun to: both are right.
+        // The proxy sleeps, or has not begun to: both are right.
         std::thread::sleep(Duration::from_millis(50));
-        // As a session does that makes room, or a checkpoint, before the proxy is awake.
+        // As in a session making room, or in a checkpoint, before the proxy is awake.
         let mut scans = locked(&proxy.scans);
         let mut inbox = locked(&proxy.inbox);
         inbox.records.push(handed(0));

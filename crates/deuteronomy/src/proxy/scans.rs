@@ -1,4 +1,5 @@
-//! The scans: per stream, what waits to be applied, and up to where all is applied.
+//! The scans: per stream, the records waiting to be applied, and the end of the fully applied
+//! prefix.
 
 use super::Handed;
 use super::applied::AppliedBehind;
@@ -6,36 +7,35 @@ use super::waiting::Waiting;
 use hyades_platform::broken;
 use hyades_wal::{Log, Lsn, admits};
 
-/// The most bytes that are applied at once, and one record: a batch is a step of the data component
-/// that nothing interrupts.
+/// The most bytes applied at once, plus a record: a batch is an uninterrupted step of the data
+/// component.
 const BATCH_BYTES: usize = 8 << 20;
 
 /// The scans.
 pub(super) struct Scans {
     /// By stream, the records handed over and not yet applied, by position.
     pub waiting: Vec<Waiting>,
-    /// Empty: room for what the inbox gets until the next look.
+    /// Empty: room for the inbox's records until the next look.
     pub received: Vec<Handed>,
     /// By stream, the end of the longest prefix known to have been handed over.
     pub handed_over: Vec<Lsn>,
-    /// By stream, a position. Each transaction that has its first part below has handed its record
+    /// By stream, a position. Each transaction with its first part below has handed its record
     /// over.
     pub held: Vec<Lsn>,
-    /// By stream, the records that are applied where the resume point may be below them: redo
-    /// applies these again.
+    /// By stream, the applied records possibly behind the resume point: redo applies these records
+    /// again.
     pub applied: Vec<AppliedBehind>,
-    /// By stream, how many of the records that wait have parts.
+    /// By stream, the number of waiting records with parts.
     pub parted: Vec<usize>,
-    /// The bytes of the records that wait.
+    /// The bytes of the waiting records.
     pub bytes: usize,
     /// An act under the lock has failed. Set after the log was stopped.
     pub failed: bool,
 }
 
 impl Scans {
-    /// Notes the records that the resume point may be below although they are applied: those with a
-    /// part before them of a transaction that is not applied. Of other streams, what is applied is
-    /// a prefix.
+    /// Notes applied records possibly behind the resume point: records behind a part of an
+    /// unapplied transaction. In other streams, the applied records are a prefix.
     pub fn note_applied(&mut self, ready: &[Handed]) {
         for Handed { stream, place, ts, .. } in ready {
             if self.held[*stream] < place.1 || self.parted[*stream] > 0 {
@@ -52,8 +52,8 @@ impl Scans {
         }
     }
 
-    /// By stream, the end of the last frame up to which all records are applied, and all parts are
-    /// of those that are.
+    /// By stream, the end of the last frame up to which all records are applied, and all parts
+    /// belong to applied records.
     pub fn resume_at(&self) -> Vec<Lsn> {
         let first = |waiting: &Waiting| {
             let begin = |record: &Handed| match broken!(ResumeBetweenParts) {
@@ -72,8 +72,8 @@ impl Scans {
         ends.map(|(end, w)| first(w).map_or(*end, |start| start.min(*end))).collect()
     }
 
-    /// X2: of each stream the next records that are complete up to there, admitted by the frontier,
-    /// and below the horizon; until there are as many operations, or [`BATCH_BYTES`].
+    /// X2: takes of each stream the next records within the complete prefix, admitted by the
+    /// frontier, and below the horizon; until there are as many operations, or [`BATCH_BYTES`].
     pub fn take_ready(&mut self, log: &Log, horizon: u64, most: usize) -> Vec<Handed> {
         let (frontier, mut ready) = (log.frontier(), Vec::new());
         let (mut operations, mut bytes) = (0, 0);
@@ -99,7 +99,7 @@ impl Scans {
         ready
     }
 
-    /// When the oldest of the records that wait was handed over.
+    /// Returns the handing-over time of the oldest waiting record.
     pub fn oldest_ns(&self) -> Option<u64> {
         let first = |waiting: &Waiting| waiting.first().map(|record| record.handed_ns);
         self.waiting.iter().filter_map(first).min()

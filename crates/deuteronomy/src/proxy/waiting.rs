@@ -1,10 +1,11 @@
-//! The records of a stream that were handed over and are not applied.
+//! The records of a stream handed over and not applied.
 
 use super::Handed;
 use std::collections::VecDeque;
 
-/// Records, by the positions of their ends. These come nearly in order, and leave in order: so a
-/// record has its place at the end or close to it, and nothing is moved when the first one leaves.
+/// Records, by the positions of their ends. Records arrive nearly in order, and leave in order: so
+/// a record has its place at the end or close by, and nothing is moved when the first record
+/// leaves.
 #[derive(Default)]
 pub(super) struct Waiting {
     records: VecDeque<Handed>,
@@ -28,7 +29,7 @@ impl Waiting {
         self.records.pop_front()
     }
 
-    /// Adds a record, behind all that end before it.
+    /// Adds a record, behind all records with an earlier end.
     pub fn insert(&mut self, record: Handed) {
         let end = record.place.1;
         let later = self.records.iter().rev().take_while(|other| other.place.1 > end).count();
@@ -70,7 +71,7 @@ mod tests {
             let (mut waiting, mut left, mut last) = (Waiting::default(), 0, 0);
             for end in ends {
                 waiting.insert(ending_at(end));
-                // Only what nothing can come before any more leaves.
+                // Only records without possible predecessors leave.
                 while waiting.first().is_some_and(|first| first.ts == last + 1) {
                     last = waiting.take_first().unwrap().ts;
                     left += 1;

@@ -1,5 +1,5 @@
-//! Threads that begin and end transactions while another looks for the oldest: lives have one
-//! thread, and nothing happens there between a draw and an announcement.
+//! Threads beginning and ending transactions while another thread looks for the oldest: lives have
+//! a single thread, without events between a draw and an announcement.
 
 use crate::transaction_component::timestamp::Timestamps;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,27 +8,28 @@ use std::time::{Duration, Instant};
 
 /// The threads that begin transactions.
 const BEGINNERS: usize = 3;
-/// Ended transactions are noted in a ring of this many places.
+/// The places of the ring of ended transactions.
 const NOTED: u64 = 1 << 12;
 
-/// What a look at the clock has found.
+/// The findings of the looks at the clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClockWatch {
-    /// The transactions that have begun.
+    /// The begun transactions.
     pub begun: u64,
-    /// How often the oldest active one was looked for.
+    /// The number of looks for the oldest active transaction.
     pub looks: u64,
-    /// A transaction that was active below the oldest that was found, if there was one.
+    /// A transaction active below the oldest found, if any.
     pub missed: Option<u64>,
 }
 
-/// Begins and ends transactions by some threads for this long, or until the oldest that another
-/// thread finds is above one that is active.
+/// Begins and ends transactions by some threads for `longest`, or until another thread finds an
+/// oldest above an active transaction.
 pub fn watch_clock(longest: Duration) -> ClockWatch {
     let (timestamps, over) = (Timestamps::new(0, BEGINNERS), AtomicBool::new(false));
-    // Each place has the last of its timestamps that has ended, plus one.
+    // Each place has its last ended timestamp, plus one.
     let ended: Vec<AtomicU64> = (0..NOTED).map(|_| AtomicU64::new(0)).collect();
-    // Below this all have been found ended: those that begin do not go farther ahead than the ring.
+    // All transactions below have been found ended: beginning transactions do not go farther ahead
+    // than the ring.
     let seen = AtomicU64::new(0);
     let place = |ts: u64| &ended[(ts % NOTED) as usize];
     let mut watch = ClockWatch::default();

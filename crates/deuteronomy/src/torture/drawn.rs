@@ -1,5 +1,5 @@
-//! What follows from the seed of a database that lives: its keys, how long its values are, its
-//! options, and how its disk fails.
+//! The properties drawn from the seed of a tortured database: keys, lengths of values, options, and
+//! failures of the disk.
 
 use super::keys::LifeKeys;
 use crate::{Options, ReaderRecords, UpdateLogging};
@@ -8,17 +8,17 @@ use hyades_wal::LogOptions;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Fewer than the entries of the transaction table, which are used again and again.
+/// Fewer than the entries of the transaction table, so the entries are used again and again.
 pub(super) const SESSIONS: usize = 15;
 /// The entries of the transaction table: as few as there may be.
 const ENTRIES: usize = 16;
-/// The most streams: what a transaction depends on in those above the sixth stands elsewhere.
+/// The most streams: a transaction's dependencies in streams above the sixth stand elsewhere.
 pub(super) const MOST_STREAMS: usize = 9;
-/// The bytes of values that take several pages, and of those that take many.
+/// The bytes of values of several pages, and of values of many pages.
 pub(super) const PAGES: usize = 5_000;
 const MANY_PAGES: usize = 40_000;
 
-/// The longest values that there are at times.
+/// The longest values that occur at times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LongestValues {
     /// A few hundred bytes.
@@ -27,7 +27,7 @@ enum LongestValues {
     ManyPages,
 }
 
-/// What all lives of a database have in common.
+/// The common properties of all lives of a database.
 pub(super) struct DrawnLives {
     pub keys: LifeKeys,
     longest: LongestValues,
@@ -40,7 +40,7 @@ pub(super) struct DrawnLives {
 }
 
 impl DrawnLives {
-    /// Mostly what is small: conflicts, evictions and full buffers are then frequent.
+    /// Mostly small sizes: conflicts, evictions and full buffers are then frequent.
     pub fn draw(seed: u64, rng: &mut fastrand::Rng) -> Self {
         let keys = LifeKeys::draw(rng);
         let longest = match rng.u8(0..48) {
@@ -73,7 +73,7 @@ impl DrawnLives {
         self.streams
     }
 
-    /// The length of a value: 0, or at least what its number takes.
+    /// The length of a value: 0, or at least the length of its number.
     pub fn draw_value(&self, rng: &mut fastrand::Rng) -> usize {
         match (rng.u8(0..32), self.longest) {
             (0, _) => 0,
@@ -106,8 +106,9 @@ impl DrawnLives {
         options
     }
 
-    /// How these lives log: in one record or in parts, at once or with buffers that transactions
-    /// may not fit into; which readers log; and into how many pieces batches are cut.
+    /// Sets the logging of the lives: in a single record or in parts, at once or with buffers
+    /// possibly too small for transactions; the logging readers; and the number of pieces of
+    /// batches.
     fn log_as(&self, options: &mut Options) {
         let threads = 1 + self.seed as usize % 3;
         options.proxy_threads = threads..=threads;
@@ -139,6 +140,6 @@ pub(super) fn arm(device: &SimulatedDevice, rng: &mut fastrand::Rng) -> bool {
         _ => return false,
     };
     device.arm(fault);
-    // What is short has to be continued.
+    // A short transfer has to be continued.
     fault != SimulatedFault::Short
 }

@@ -1,7 +1,7 @@
-//! A fjall database in files, whose process is killed.
+//! A fjall database in files; its process is killed.
 //!
-//! fjall has no seam for a simulated disk. What a killed process leaves is what its files hold, so
-//! these are copied while it runs. Power cuts are not simulated.
+//! fjall has no seam for a simulated disk. A killed process leaves the content of its files, so the
+//! files are copied while the process runs. Power cuts are not simulated.
 
 use super::stores::LivingStore;
 use crate::{DataComponent, Error, FjallData};
@@ -11,8 +11,8 @@ use std::path::Path;
 use std::sync::Arc;
 use tempfile::TempDir;
 
-/// A journal is copied in pieces of this many bytes, up to the first that is empty: the rest of it
-/// is room that fjall has reserved.
+/// The bytes of a piece in the copying of a journal, up to the first empty piece: the rest of the
+/// journal is room reserved by fjall.
 const PIECE: usize = 64 << 10;
 
 /// A fjall database that loses its process.
@@ -22,7 +22,7 @@ pub struct FjallStore {
 }
 
 impl FjallStore {
-    /// One in a new directory below this one.
+    /// Makes a store in a new directory below `parent`.
     ///
     /// # Errors
     /// The directory could not be made.

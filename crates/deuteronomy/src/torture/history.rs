@@ -1,22 +1,22 @@
-//! Histories: what transactions have read and written, and whether each has read the right values.
+//! Histories: the reads and writes of transactions, and a check of the values read.
 
 use super::wrong::{WrongCounts, WrongLife};
 use crate::{ScanOrder, Ticket};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// The place of a key in the order of all keys; where keys are one byte long, that byte.
+/// The place of a key in the order of all keys; where keys are a single byte long, the byte.
 pub type KeyByte = u8;
 /// The number of a write; None: no value.
 pub type WriteNumber = Option<u64>;
 
-/// A state: keys that are not in it have no value.
+/// A state: absent keys have no value.
 pub type KeyState = BTreeMap<KeyByte, WriteNumber>;
 
-/// The number of all writes of no bytes, which no other write has.
+/// The number of all writes of no bytes, and of no other write.
 pub const EMPTY: u64 = 0;
 
-/// The bytes of a write: its number, and padding that depends on it.
+/// The bytes of a write: the number, and padding that depends on the number.
 pub fn bytes(number: u64, padding: usize) -> Vec<u8> {
     let mut bytes = number.to_le_bytes().to_vec();
     bytes.resize(8 + padding, number as u8);
@@ -26,7 +26,7 @@ pub fn bytes(number: u64, padding: usize) -> Vec<u8> {
 /// The number of a write; [`EMPTY`] of no bytes.
 ///
 /// # Panics
-/// The bytes are not those of a write.
+/// The bytes are not the bytes of a write.
 pub fn number(bytes: &[u8]) -> u64 {
     if bytes.is_empty() {
         return EMPTY;
@@ -37,21 +37,21 @@ pub fn number(bytes: &[u8]) -> u64 {
     number
 }
 
-/// A scan, and what it returned.
+/// A scan, and its result.
 #[derive(Debug)]
 pub struct ScannedKeys<'s> {
-    /// Its range.
+    /// The scan's range.
     pub range: Range<KeyByte>,
-    /// Its order.
+    /// The scan's order.
     pub order: ScanOrder,
-    /// The most rows that it was to return.
+    /// The most rows to return.
     pub limit: usize,
-    /// What it returned: keys, and the numbers of their values.
+    /// The rows returned: keys, and the numbers of the values.
     pub rows: &'s [(KeyByte, u64)],
 }
 
 impl ScannedKeys<'_> {
-    /// The keys of which it has told something: up to where a limit has ended it.
+    /// The keys covered by the result: up to the end by a limit.
     fn told(&self) -> Range<KeyByte> {
         let Range { start, end } = self.range;
         match self.rows.last().filter(|_| self.rows.len() == self.limit) {
@@ -61,10 +61,10 @@ impl ScannedKeys<'_> {
         }
     }
 
-    /// Adds what it has read to the reads of a transaction: keys without values as well.
+    /// Adds the scan's reads to the reads of a transaction: keys without values as well.
     ///
     /// # Panics
-    /// It has returned what no scan may, or not seen the transaction's own writes.
+    /// The scan has returned an impossible result, or not seen the transaction's own writes.
     pub fn note(
         &self,
         reads: &mut Vec<(KeyByte, WriteNumber)>,
@@ -88,39 +88,39 @@ impl ScannedKeys<'_> {
     }
 }
 
-/// A transaction that has ended and may have told what it did.
+/// An ended transaction, with a possibly visible result.
 #[derive(Debug)]
 pub struct ExecutedInLife {
-    /// Its timestamp.
+    /// The timestamp.
     pub ts: u64,
-    /// What it has read, its own writes aside.
+    /// The transaction's reads, without its own writes.
     pub reads: Vec<(KeyByte, WriteNumber)>,
-    /// What it has written.
+    /// The transaction's writes.
     pub writes: BTreeMap<KeyByte, WriteNumber>,
-    /// None if the commit did not return one: then its outcome is unknown.
+    /// None if the commit did not return a ticket: then the outcome is unknown.
     pub ticket: Option<Ticket>,
-    /// Whether it was acknowledged when it was last looked at.
+    /// Whether the transaction was acknowledged at the last look.
     pub acknowledged: bool,
 }
 
 impl ExecutedInLife {
-    /// A transaction that has done nothing yet.
+    /// A transaction without any operation yet.
     pub fn begun(ts: u64) -> Self {
         let (reads, writes) = (Vec::new(), BTreeMap::new());
         Self { ts, reads, writes, ticket: None, acknowledged: false }
     }
 
-    /// Looks whether it is acknowledged; once it is, it stays so.
+    /// Looks whether the transaction is acknowledged; an acknowledged transaction stays so.
     pub fn look(&mut self) {
         let is_acknowledged = |ticket: &Ticket| ticket.is_acknowledged().unwrap_or(false);
         self.acknowledged |= self.ticket.as_ref().is_some_and(is_acknowledged);
     }
 }
 
-/// The transactions of a life, over the state that it began with.
+/// The transactions of a life, over the initial state.
 #[derive(Debug, Default)]
 pub struct LifeHistory {
-    /// The state before them.
+    /// The state before the transactions.
     pub base: KeyState,
     /// The transactions.
     pub executed: Vec<ExecutedInLife>,
@@ -131,11 +131,11 @@ pub(super) fn value(state: &KeyState, key: KeyByte) -> WriteNumber {
 }
 
 impl LifeHistory {
-    /// Whether each read has seen the last write before it, by timestamp: then the history is
+    /// Whether each read has seen the last earlier write, by timestamp: then the history is
     /// strictly serializable, as timestamps are drawn in real time.
     ///
     /// # Errors
-    /// The first read that has not.
+    /// The first wrong read.
     pub fn check_reads(&mut self) -> Result<(), WrongLife> {
         self.executed.sort_by_key(|executed| executed.ts);
         let mut state = self.base.clone();
@@ -148,7 +148,7 @@ impl LifeHistory {
                     return Err(WrongLife::diverged(what));
                 }
             }
-            // Without a ticket others have not seen it.
+            // Without a ticket other transactions have not seen the writes.
             if executed.ticket.is_some() {
                 state.extend(executed.writes.iter().map(|(key, written)| (*key, *written)));
             }
@@ -156,7 +156,7 @@ impl LifeHistory {
         Ok(())
     }
 
-    /// The state that the last of them has left.
+    /// The state left by the last transaction.
     pub fn last_state(&self) -> KeyState {
         let mut state = self.base.clone();
         for executed in self.executed.iter().filter(|e| e.ticket.is_some()) {
@@ -165,10 +165,10 @@ impl LifeHistory {
         state
     }
 
-    /// Whether all that can be acknowledged is, where everything is durable.
+    /// Whether all acknowledgeable transactions are acknowledged, where everything is durable.
     ///
     /// # Errors
-    /// The first transaction that is not.
+    /// The first unacknowledged transaction.
     pub fn check_acknowledged(&self) -> Result<(), WrongLife> {
         let mut open = self.executed.iter().filter(|e| e.ticket.is_some() && !e.acknowledged);
         let Some(first) = open.next() else { return Ok(()) };

@@ -1,30 +1,29 @@
-//! Whether a recovered state fits a history, and in which way it does not.
+//! The check of a recovered state against a history, and the kind of any difference.
 
 use super::history::{EMPTY, ExecutedInLife, KeyByte, KeyState, LifeHistory, WriteNumber, value};
 use super::wrong::{WrongCounts, WrongLife};
 use std::collections::BTreeSet;
 
-/// Whether several transactions may have left this: it does not say which one has.
+/// Whether several transactions may have left the value: the value does not name its transaction.
 fn is_of_any(written: WriteNumber) -> bool {
     written.is_none_or(|number| number == EMPTY)
 }
 
 impl LifeHistory {
-    /// Whether a crash may have left this state of these keys: every acknowledged transaction is
-    /// there, each is there whole, and so is everything that it has read.
+    /// Whether a crash may have left the state `recovered` of `keys`: every acknowledged
+    /// transaction is there, each is there whole, and so is everything read by each.
     ///
     /// # Errors
-    /// What does not fit.
+    /// The mismatch.
     pub fn check_recovered(&self, keys: &[KeyByte], recovered: &KeyState) -> Result<(), WrongLife> {
         let explained = self.explain(keys, recovered);
         explained.map_err(|what| WrongLife { counts: self.count_wrong(keys, recovered), what })
     }
 
-    /// Whether a data component holds what the transactions have left, all of which are
-    /// acknowledged.
+    /// Whether a data component holds the state left by the transactions, all acknowledged.
     ///
     /// # Errors
-    /// It does not.
+    /// The states differ.
     pub fn check_content(&self, keys: &[KeyByte], found: &KeyState) -> Result<(), WrongLife> {
         let expected = self.last_state();
         if keys.iter().all(|key| value(&expected, *key) == value(found, *key)) {
@@ -35,7 +34,7 @@ impl LifeHistory {
         Err(WrongLife { counts, what })
     }
 
-    /// Whether the transactions that are acknowledged or have left something explain the state.
+    /// Whether the transactions acknowledged or with a visible write explain the state.
     fn explain(&self, keys: &[KeyByte], recovered: &KeyState) -> Result<(), String> {
         let of_write = |written: WriteNumber| {
             self.executed.iter().position(|e| e.writes.values().any(|w| *w == written))
@@ -56,8 +55,8 @@ impl LifeHistory {
         (0..self.executed.len()).filter(|at| self.executed[*at].acknowledged).collect()
     }
 
-    /// Whether the state is what these transactions have left, with all that they have read from,
-    /// and perhaps others that have only left what does not say by which one it is.
+    /// Whether the state was left by the wanted transactions, with all transactions read from, and
+    /// perhaps further transactions with only anonymous values.
     fn fits(
         &self,
         keys: &[KeyByte],
@@ -87,7 +86,7 @@ impl LifeHistory {
         Ok(())
     }
 
-    /// These transactions, and all that they have read from.
+    /// Returns the wanted transactions, and all transactions read from.
     fn closure(&self, mut wanted: Vec<usize>) -> Result<BTreeSet<usize>, String> {
         let mut there = BTreeSet::new();
         while let Some(at) = wanted.pop() {
@@ -112,21 +111,21 @@ impl LifeHistory {
         Ok(there)
     }
 
-    /// The last of the states of a key that was this: 0 is the one before all transactions, each
-    /// other the one behind that many of them.
+    /// Returns the last state of a key with the value `written`: 0 is the state before all
+    /// transactions, n the state behind n transactions.
     fn last_place(&self, key: KeyByte, written: WriteNumber) -> Option<usize> {
         let leaves = |e: &ExecutedInLife| e.writes.get(&key) == Some(&written);
         let by = self.executed.iter().rposition(leaves);
         by.map(|at| at + 1).or_else(|| (value(&self.base, key) == written).then_some(0))
     }
 
-    /// How much of which kind is wrong with a state that nothing explains.
+    /// Returns the counts of faults by kind in an unexplained state.
     pub(super) fn count_wrong(&self, keys: &[KeyByte], recovered: &KeyState) -> WrongCounts {
         let mut counts = WrongCounts::default();
         let places = keys.iter().map(|key| self.last_place(*key, value(recovered, *key)));
         let places: Vec<(KeyByte, Option<usize>)> = keys.iter().copied().zip(places).collect();
         let place = |key: KeyByte| places.iter().find(|(k, _)| *k == key).and_then(|(_, p)| *p);
-        // Its write is not there, nor one that came later.
+        // The transaction's write is not there, nor a later write.
         let is_missing = |at: usize, key: KeyByte| place(key).is_some_and(|place| place <= at);
         let is_there = |key: KeyByte, written: WriteNumber| {
             !is_of_any(written) && value(recovered, key) == written
@@ -137,7 +136,7 @@ impl LifeHistory {
                 self.executed.iter().any(|e| e.writes.values().any(|w| *w == found));
             match (place, found) {
                 (Some(_), _) => {}
-                // It had a value, and none has deleted it.
+                // The key had a value, and no transaction has deleted the key.
                 (None, None) => counts.lost += 1,
                 (None, Some(_)) if is_of_another_key => counts.diverged += 1,
                 (None, Some(_)) => counts.resurrected += 1,

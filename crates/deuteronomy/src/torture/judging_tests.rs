@@ -1,4 +1,4 @@
-//! Histories made by hand, each wrong in one way.
+//! Histories made by hand, each with a single fault.
 
 use super::*;
 use crate::{Database, LogOptions, MemoryData, Options};
@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 const KEYS: [KeyByte; 3] = [1, 2, 3];
 
-/// A database with one key that is not durable: what reads it is not acknowledged.
+/// A database with a single, non-durable key: a reader of the key is not acknowledged.
 fn undurable() -> (tempfile::TempDir, Database) {
     let dir = tempfile::tempdir().unwrap();
     let mut log = LogOptions::new(vec![dir.path().to_owned()], 1);
@@ -18,10 +18,10 @@ fn undurable() -> (tempfile::TempDir, Database) {
     (dir, database)
 }
 
-/// What a transaction has read, what it has written, and whether it is acknowledged.
+/// The reads and writes of a transaction, and whether the transaction is acknowledged.
 type MadeByHand<'a> = (&'a [(KeyByte, WriteNumber)], &'a [(KeyByte, WriteNumber)], bool);
 
-/// A history in which key 1 was 5, key 2 was 6, and key 3 had no value. The timestamps
+/// A history with initial states: key 1 was 5, key 2 was 6, and key 3 had no value. The timestamps
 /// of the transactions ascend.
 fn history(database: &Database, transactions: &[MadeByHand<'_>]) -> LifeHistory {
     let executed =
@@ -44,7 +44,7 @@ fn state(found: [WriteNumber; 3]) -> KeyState {
 fn what_is_wrong_is_told_by_its_kind() {
     let (_dir, database) = undurable();
     let write = |key, number| (key, Some(number));
-    // One that writes two keys, one that reads the first of them, and one that deletes the other.
+    // A writer of two keys, a reader of the first, and a deleter of the second.
     let (first, second) = ([write(1, 10), write(2, 11)], [write(3, 12)]);
     let (read, deletion) = ([write(1, 10)], [(2, None)]);
     let three = |acknowledged: [bool; 3]| {

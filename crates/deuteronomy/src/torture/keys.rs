@@ -1,4 +1,4 @@
-//! The keys of a database that lives: few, so that transactions meet, and of all kinds.
+//! The keys of a tortured database: few, so that transactions meet, and of all kinds.
 
 use super::history::{KeyByte, number};
 use crate::Row;
@@ -9,16 +9,16 @@ pub(super) const KEYS: usize = 8;
 /// The bytes of a long key.
 pub(super) const LONG_KEY: usize = 1000;
 
-/// Behind a prefix that all keys have in common: some are prefixes of others, in their order.
+/// The ends behind a common prefix of all keys: some are prefixes of later ends, in order.
 const ENDS: [&[u8]; KEYS] = [&[], &[0], &[0, 0], &[0, 255], &[1], &[255], &[255, 0], &[255, 255]];
 
-/// The keys, in their order; a history knows them by their places in it.
+/// The keys, in order; a history knows keys by their places.
 #[derive(Clone, Debug)]
 pub(super) struct LifeKeys(Vec<Vec<u8>>);
 
 impl LifeKeys {
-    /// Half of the time keys of one byte; else up to 40 bytes, random ones or prefixes of each
-    /// other, also none, and now and then a long one.
+    /// Half of the time keys of a single byte; else up to 40 bytes, random ones or prefixes of each
+    /// other, also none, and now and then a long key.
     pub fn draw(rng: &mut fastrand::Rng) -> Self {
         let mut keys: Vec<Vec<u8>> = match rng.u8(0..4) {
             0 | 1 => return Self((0..KEYS as u8).map(|key| vec![key]).collect()),
@@ -29,7 +29,7 @@ impl LifeKeys {
             }
         };
         if rng.u8(0..4) == 0 {
-            // The last one stays the last, whatever it is the prefix of.
+            // The last key stays the last, also as a prefix.
             let long = keys.last_mut().expect("there are some");
             long.resize(LONG_KEY, 255);
         }
@@ -44,7 +44,7 @@ impl LifeKeys {
         std::iter::once(first).chain(rest).collect()
     }
 
-    /// Their places, as a history knows them.
+    /// The places of the keys, as in a history.
     pub fn all(&self) -> [KeyByte; KEYS] {
         std::array::from_fn(|place| place as KeyByte)
     }
@@ -54,7 +54,7 @@ impl LifeKeys {
         &self.0[usize::from(key)]
     }
 
-    /// The key with these bytes.
+    /// Returns the key with `bytes`.
     ///
     /// # Panics
     /// There is none.
@@ -63,17 +63,17 @@ impl LifeKeys {
         place.unwrap_or_else(|| panic!("{bytes:?} is not a key that was written")) as KeyByte
     }
 
-    /// What a scan has returned, as a history knows it.
+    /// Returns the rows of a scan, as in a history.
     pub fn rows(&self, rows: &[Row]) -> Vec<(KeyByte, u64)> {
         rows.iter().map(|(key, value)| (self.of_bytes(key), number(value))).collect()
     }
 
-    /// The length of the longest one.
+    /// The length of the longest key.
     pub fn longest(&self) -> usize {
         self.0.iter().map(Vec::len).max().unwrap_or_default()
     }
 
-    /// Whether the key without bytes is one of them.
+    /// Whether the key without bytes is among the keys.
     pub fn has_empty(&self) -> bool {
         self.0.iter().any(Vec::is_empty)
     }

@@ -1,5 +1,5 @@
-//! Lives of a database on disks that fail: one thread interleaves transactions, flushes, applies,
-//! takes checkpoints, and dies, in an order that follows from a seed.
+//! Lives of a database on failing disks: a single thread interleaves transactions, flushes,
+//! applies, takes checkpoints, and dies, in an order given by a seed.
 
 use super::drawn::{DrawnLives, arm};
 use super::history::{ExecutedInLife, KeyState, LifeHistory, number};
@@ -14,49 +14,49 @@ const LIVES: usize = 4;
 /// The streams whose dependencies stand in the entries of the transaction table themselves.
 const NEAR_STREAMS: usize = 6;
 
-/// What was met, so that a test can see that it has met enough.
+/// The counts of events met, for a test's check of its coverage.
 #[derive(Debug, Default)]
 pub struct LifeCounts {
     /// Committed transactions.
     pub committed: usize,
     /// Scans.
     pub scans: usize,
-    /// Snapshots that have ended.
+    /// Ended snapshots.
     pub snapshots: usize,
     /// Acknowledged transactions.
     pub acknowledged: usize,
-    /// Errors of transactions, by their text.
+    /// Errors of transactions, by text.
     pub aborted: BTreeMap<String, usize>,
-    /// Openings that worked.
+    /// Successful openings.
     pub lives: usize,
-    /// Openings that failed as they had to.
+    /// Openings with a required failure.
     pub failed_openings: usize,
-    /// Lives that failed, as they had to, before the recovered state was read.
+    /// Lives with a required failure before the recovered state was read.
     pub unreadable: usize,
     /// Checkpoints.
     pub checkpoints: usize,
-    /// Bytes of the log that these have truncated.
+    /// Bytes of the log truncated by checkpoints.
     pub truncated: u64,
-    /// Keys that recovery has applied again.
+    /// Keys applied again by recovery.
     pub redone: u64,
-    /// Transactions that recovery has found dead.
+    /// Transactions found dead by recovery.
     pub dead: u64,
-    /// Writes of values without a byte, and of values that take several pages.
+    /// Writes of values without a byte, and of values of several pages.
     pub empty_values: usize,
     /// See `empty_values`.
     pub large_values: usize,
-    /// Histories with a key without a byte, and with a long one.
+    /// Histories with a key without a byte, and with a long key.
     pub empty_keys: usize,
     /// See `empty_keys`.
     pub long_keys: usize,
-    /// Openings with more than six streams, and with another number of them than before.
+    /// Openings with more than six streams, and with another number of streams than before.
     pub many_streams: usize,
     /// See `many_streams`.
     pub other_streams: usize,
 }
 
 impl LifeCounts {
-    /// Adds those of another run.
+    /// Adds the counts of another run.
     pub fn add(&mut self, other: LifeCounts) {
         let LifeCounts { committed, scans, acknowledged, aborted, lives, .. } = other;
         self.committed += committed;
@@ -84,29 +84,29 @@ impl LifeCounts {
 pub(super) struct Lives<'m> {
     pub drawn: DrawnLives,
     pub rng: fastrand::Rng,
-    /// What has run since the state was last read.
+    /// The transactions run since the state was last read.
     pub history: LifeHistory,
     pub next_write: u64,
-    /// Whether something may fail in this life.
+    /// Whether something may fail in the current life.
     pub is_faulty: bool,
     pub met: &'m mut LifeCounts,
-    /// The first operation that has failed, and had to succeed.
+    /// The first failed operation among operations that must succeed.
     pub refused: Option<WrongLife>,
 }
 
-/// Runs some lives, all that happens in which follows from the seed.
+/// Runs some lives; all events follow from the seed.
 ///
 /// # Errors
-/// The first thing that is wrong.
+/// The first fault found.
 ///
 /// # Panics
-/// A rule that is asserted is broken.
+/// An asserted rule is broken.
 pub fn live(seed: u64, store: &mut dyn LivingStore, met: &mut LifeCounts) -> Result<(), WrongLife> {
     live_on(seed, false, store, met)
 }
 
-/// The same, on a disk of the log whose syncs do nothing: no database survives that, so a check
-/// that finds nothing wrong sees nothing.
+/// The same, on a disk of the log whose syncs do nothing: no database survives lost syncs, so a
+/// check without a finding sees nothing.
 ///
 /// # Errors
 /// As [`live`].
@@ -143,14 +143,14 @@ fn live_on(
         if lying_sync {
             device.arm(SimulatedFault::LyingSync);
         }
-        // The last life looks at what is left.
+        // The last life looks at the remaining state.
         let may_fail = life < LIVES;
         lives.is_faulty = may_fail && (arm(&device, &mut lives.rng) | store.arm(&mut lives.rng));
         match lives.run(life, &device, streams, store)? {
             LifeEnd::Closed => {}
             LifeEnd::Died(left) => {
                 die(&disk, store, &mut lives.rng);
-                // What the process has left in memory is dropped when it can do nothing any more.
+                // The process's memory is dropped only after the process is dead.
                 drop(left);
             }
         }
@@ -160,14 +160,14 @@ fn live_on(
 
 /// How a life ends.
 enum LifeEnd {
-    /// With a database that is closed.
+    /// With a closed database.
     Closed,
-    /// With what is left in memory.
+    /// With the rest in memory.
     Died(Option<Database>),
 }
 
 impl Lives<'_> {
-    /// Opens the database, compares its state, and works.
+    /// Opens the database, compares the state, and works.
     fn run(
         &mut self,
         life: usize,
@@ -224,12 +224,12 @@ impl Lives<'_> {
         }
     }
 
-    /// Looks what is acknowledged.
+    /// Looks for acknowledged transactions.
     pub fn look(&mut self) {
         self.history.executed.iter_mut().for_each(ExecutedInLife::look);
     }
 
-    /// Whether anything has failed that had to succeed.
+    /// Checks for failures of operations that must succeed.
     fn check_refused(&mut self, database: &Database, life: usize) -> Result<(), WrongLife> {
         if let Some(refused) = self.refused.take() {
             return Err(refused.when(&format!("life {life}")));
@@ -243,7 +243,7 @@ impl Lives<'_> {
         }
     }
 
-    /// Notes an error of an operation, which has to have a reason.
+    /// Notes an error of an operation; the error must have a reason.
     pub fn note(&mut self, error: &Error) {
         let is_expected = match error {
             Error::Aborted(_) => true,
@@ -263,7 +263,7 @@ impl Lives<'_> {
         *self.met.aborted.entry(what).or_default() += 1;
     }
 
-    /// Closes the database; the data component then holds what the history has left.
+    /// Closes the database; the data component then holds the state left by the history.
     fn quiet_end(
         &mut self,
         database: Database,

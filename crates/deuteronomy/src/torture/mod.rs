@@ -1,9 +1,9 @@
-//! Lives of a database on disks that fail, log and data component alike; with the feature
-//! `torture`, for tests and for `hyades-lab torture`.
+//! Lives of a database on failing disks, log and data component alike; with the feature `torture`,
+//! for tests and for `hyades-lab torture`.
 //!
-//! One thread interleaves transactions with scans, flushes, the proxy and checkpoints, and the
-//! process dies, in an order that follows from a seed. After each death the recovered state and
-//! all that was read are checked: the history is strictly serializable by timestamp.
+//! A single thread interleaves transactions with scans, flushes, the proxy and checkpoints, and the
+//! process dies, in an order given by a seed. After each death the recovered state and all reads
+//! are checked: the history is strictly serializable by timestamp.
 
 mod clock;
 mod drawn;

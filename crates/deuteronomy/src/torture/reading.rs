@@ -1,4 +1,4 @@
-//! Snapshots that a life keeps open while transactions go on.
+//! Snapshots kept open by a life while transactions go on.
 
 use super::history::{ExecutedInLife, ScannedKeys, number};
 use super::keys::LifeKeys;
@@ -6,25 +6,26 @@ use crate::{Error, ScanOrder, Session, Snapshot};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-/// A snapshot that is open.
+/// An open snapshot.
 pub(super) struct OpenSnapshot<'s> {
     snapshot: Snapshot<'s>,
     executed: ExecutedInLife,
 }
 
 impl<'s> OpenSnapshot<'s> {
-    /// Begins one.
+    /// Begins a snapshot.
     pub fn begin(session: &'s mut Session) -> Result<Self, Error> {
         let snapshot = session.snapshot()?;
-        // Behind the transaction with this timestamp, if there is one: it has ended, and is in the
-        // history before this.
+        // Behind the transaction with timestamp `ts`, if any: the transaction has ended, and is
+        // earlier in the history.
         let ts = snapshot.timestamp();
         let (reads, writes) = (Vec::new(), BTreeMap::new());
         let executed = ExecutedInLife { ts, reads, writes, ticket: None, acknowledged: false };
         Ok(Self { snapshot, executed })
     }
 
-    /// Does one thing; returns it unless it has ended, which leaves it in the history.
+    /// Does a single act; returns the snapshot unless ended; an ended snapshot is left in the
+    /// history.
     pub fn go_on(
         mut self,
         history: &mut Vec<ExecutedInLife>,

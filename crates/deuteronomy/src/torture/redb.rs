@@ -1,4 +1,4 @@
-//! A redb database in a file that fails, and that loses what was not synced.
+//! A redb database in a file that fails, and that loses unsynced bytes.
 
 use super::stores::LivingStore;
 use crate::{DataComponent, Error, RedbData};
@@ -8,10 +8,10 @@ use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// The bytes that a medium writes at once.
+/// The bytes written by a medium at once.
 const PAGE: usize = 512;
 
-/// A file: what is on the medium, and writes and lengths that were not synced.
+/// A file: the bytes on the medium, and unsynced writes and lengths.
 #[derive(Clone, Debug, Default)]
 struct StoreFile {
     seen: Vec<u8>,
@@ -19,7 +19,7 @@ struct StoreFile {
     unsynced: Vec<(usize, Vec<u8>)>,
 }
 
-/// What is done with the file.
+/// The kind of access to the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Access {
     Read,
@@ -27,27 +27,27 @@ enum Access {
     Sync,
 }
 
-/// Which accesses fail.
+/// The failing accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FailingAccess {
-    /// All that follow, of any kind: the process is about to die.
+    /// All later accesses, of any kind: the process is about to die.
     All,
-    /// Writes, of which the first half may have been done, and longer files.
+    /// Writes, with the first half possibly done, and longer files.
     Writes,
-    /// Syncs. What they should have made stable is lost at a power cut, or is not.
+    /// Syncs. Bytes that should have become stable are lost at a power cut, or are not.
     Syncs,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct StoreFault {
     which: FailingAccess,
-    /// How many writes and syncs, or of these the ones that fail, are done before.
+    /// The number of earlier writes and syncs, or of earlier accesses of the failing kind.
     after: u64,
     /// Otherwise once.
     for_ever: bool,
 }
 
-/// The storage of one process; a later process has another on the same file.
+/// The storage of a process; a later process has another storage on the same file.
 #[derive(Debug)]
 struct StoreOfProcess {
     file: Arc<Mutex<StoreFile>>,
@@ -64,7 +64,7 @@ impl StoreOfProcess {
         }
     }
 
-    /// Whether this access fails.
+    /// Whether `access` fails.
     fn fails(&self, access: Access) -> bool {
         let armed = &mut *self.fault.lock().unpoisoned();
         let Some(fault) = armed else { return false };
@@ -116,7 +116,7 @@ impl StorageBackend for StoreOfProcess {
         self.meet(Access::Write)?;
         self.with(|file| {
             file.seen.resize(len as usize, 0);
-            // A longer file is as good as one that was synced: it is read by its header.
+            // A longer file is as good as a synced file: the file is read by its header.
             if file.stable.len() < len as usize {
                 file.stable.resize(len as usize, 0);
             }
@@ -140,14 +140,15 @@ impl StorageBackend for StoreOfProcess {
     }
 }
 
-/// A redb database whose file fails and that loses power, also in the middle of its own commits.
+/// A redb database in a failing file; the database loses power, also in the middle of its own
+/// commits.
 #[derive(Debug, Default)]
 pub struct RedbStore {
     file: Arc<Mutex<StoreFile>>,
     alive: Arc<Mutex<bool>>,
-    /// That of the next process.
+    /// The fault of the next process.
     fault: Option<StoreFault>,
-    /// Whether the database was ever opened. Before, the file has another name, and what is in it
+    /// Whether the database was ever opened. Before, the file has another name, and its content
     /// counts for nothing: see [`RedbData::open`].
     is_made: bool,
     /// How many accesses have failed.
@@ -160,8 +161,8 @@ impl RedbStore {
         self.failed.load(Ordering::Relaxed)
     }
 
-    /// Lets the process of the next opening die at this write, sync or change of length of redb's
-    /// file, of which 0 is the first. The first half of a write is done.
+    /// Lets the process of the next opening die at the write, sync or change of length number
+    /// `step` of redb's file, from 0 on. The first half of a write is done.
     pub fn stop_at(&mut self, step: u64) {
         let which = FailingAccess::All;
         self.fault = Some(StoreFault { which, after: step, for_ever: true });
@@ -176,7 +177,7 @@ impl RedbStore {
 
 impl LivingStore for RedbStore {
     fn open(&mut self) -> Result<Arc<dyn DataComponent>, Error> {
-        // What is left of the last process can do nothing.
+        // The rest of the last process can do nothing.
         *self.alive.lock().unpoisoned() = false;
         self.alive = Arc::new(Mutex::new(true));
         if !self.is_made {
@@ -193,7 +194,7 @@ impl LivingStore for RedbStore {
     fn arm(&mut self, rng: &mut fastrand::Rng) -> bool {
         let for_ever = rng.bool();
         self.fault = match rng.u8(0..8) {
-            // In the opening, and in any commit after it.
+            // In the opening, and in any later commit.
             0 => Some((FailingAccess::All, rng.u64(0..12))),
             1 => Some((FailingAccess::All, rng.u64(0..100))),
             2 => Some((FailingAccess::Writes, rng.u64(0..100))),

@@ -1,4 +1,4 @@
-//! Runs seed after seed, until the time is over or one fails.
+//! Runs seed after seed, until the time is over or a seed fails.
 
 use super::lives::{LifeCounts, live, live_beside_lies};
 #[cfg(feature = "redb")]
@@ -12,69 +12,69 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 use std::{fs, io};
 
-/// Which data component lives.
+/// The kind of data component.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DataStore {
-    /// That in memory, which keeps at a crash what it likes.
+    /// In memory, with arbitrary parts kept at a crash.
     Memory,
-    /// One in redb, on a file that loses power.
+    /// In redb, on a file that loses power.
     #[cfg(feature = "redb")]
     Redb,
-    /// One in fjall, on files that outlive the process.
+    /// In fjall, on files that outlive the process.
     #[cfg(feature = "fjall")]
     Fjall,
 }
 
-/// What to run.
+/// The options of a run.
 #[derive(Clone, Debug)]
 pub struct LifeOptions {
-    /// How long, in seconds. At least one history runs.
+    /// The duration in seconds. At least one history runs.
     pub seconds: f64,
-    /// The seed of the first history; each later one has the next number.
+    /// The seed of the first history; each later history has the next number.
     pub seed: u64,
     /// The data component.
     pub store: DataStore,
-    /// Whether syncs of the log do nothing, which has to be found.
+    /// Whether syncs of the log do nothing; the run has to find the fault.
     pub lying_sync: bool,
-    /// After this time a history counts as hung.
+    /// The time after which a history counts as hung.
     pub hangs_after: Duration,
-    /// Where it is written down what was wrong.
+    /// The place of reports about faults.
     pub keep: PathBuf,
 }
 
 /// The result of a run.
 #[derive(Debug, Default)]
 pub struct LifeReport {
-    /// Databases that lived several times.
+    /// Databases with several lives.
     pub histories: u64,
-    /// Lives that ended, and openings that failed as they had to.
+    /// Ended lives, and openings with a required failure.
     pub crashes: u64,
     /// Acknowledged transactions.
     pub acknowledged: u64,
-    /// What was met, with its counts.
+    /// The counts of events met.
     pub met: LifeCounts,
     /// How much of each kind was wrong: all 0 unless a history failed.
     pub wrong: WrongCounts,
-    /// The history that failed, if one did.
+    /// The failed history, if any.
     pub failed: Option<LifeFailure>,
     /// The duration.
     pub seconds: f64,
 }
 
-/// A history that failed.
+/// A failed history.
 #[derive(Debug)]
 pub struct LifeFailure {
-    /// Its seed.
+    /// The seed.
     pub seed: u64,
-    /// What was wrong.
+    /// The fault.
     pub wrong: String,
-    /// Whether it has not ended in time.
+    /// Whether the history has not ended in time.
     pub hung: bool,
-    /// The file that says so.
+    /// The file with the report.
     pub file: PathBuf,
 }
 
-/// How a history has ended, and what it has met.
+/// The end of a history, with the counts met.
 enum Ended {
     Well(LifeCounts),
     Wrong(WrongLife),
@@ -96,7 +96,7 @@ impl DataStore {
     }
 }
 
-/// Runs a history on a thread of its own, so that a panic or a hang ends it.
+/// Runs a history on a separate thread, so that a panic or a hang ends only the history.
 fn guarded(seed: u64, options: &LifeOptions) -> io::Result<Ended> {
     let (done, ended) = channel();
     let (store, lives) = (options.store, if options.lying_sync { live_beside_lies } else { live });
@@ -123,8 +123,8 @@ fn guarded(seed: u64, options: &LifeOptions) -> io::Result<Ended> {
     }
 }
 
-/// Runs histories until the time is over or one fails, and writes down which and why. `say`
-/// receives progress messages.
+/// Runs histories until the time is over or a history fails, and writes a report of the failure.
+/// `say` receives progress messages.
 ///
 /// # Errors
 /// A failing history could not be written down, or no thread could be started.
@@ -202,7 +202,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut options = options(dir.path().join("new"));
         options.hangs_after = Duration::ZERO;
-        // On a busy machine some end before they are looked at.
+        // On a busy machine some histories end before the look.
         options.seconds = 60.0;
         let ran = torture(&options, |_| {}).unwrap();
         let failed = ran.failed.expect("it fails");

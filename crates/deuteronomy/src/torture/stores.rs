@@ -1,10 +1,10 @@
-//! Data components that die with their process and leave what a disk would.
+//! Data components that die with the process and leave the same state as a disk.
 
 use crate::{DataComponent, DataLayer, Error, MemoryData};
 use std::sync::Arc;
 
-/// The data component in memory, which takes pieces of a batch one by one: a crash may come between
-/// two of them.
+/// The data component in memory, with pieces of a batch taken one by one: a crash may come between
+/// two pieces.
 struct InPieces(Arc<MemoryData>);
 
 impl DataLayer for InPieces {
@@ -17,18 +17,18 @@ impl DataLayer for InPieces {
     }
 }
 
-/// The storage of a data component, which outlives it.
+/// The storage of a data component, outliving the data component.
 pub trait LivingStore {
-    /// Opens the data component on what the last one has left.
+    /// Opens the data component on the storage left by the last data component.
     ///
     /// # Errors
-    /// It does not open.
+    /// The data component does not open.
     fn open(&mut self) -> Result<Arc<dyn DataComponent>, Error>;
     /// Whether the data component of the next life may fail.
     fn arm(&mut self, _: &mut fastrand::Rng) -> bool {
         false
     }
-    /// The process dies; with `power`, so does everything that was not synced.
+    /// The process dies; with `power`, so does everything not synced.
     fn crash(&mut self, rng: &mut fastrand::Rng, power: bool);
     /// All keys and values, where the data component can tell.
     fn content(&self) -> Option<Vec<(Vec<u8>, Vec<u8>)>> {
@@ -36,7 +36,7 @@ pub trait LivingStore {
     }
 }
 
-/// The data component in memory, which keeps at a crash what it likes of what was applied.
+/// The data component in memory, with an arbitrary part of the applied operations kept at a crash.
 #[derive(Debug)]
 pub struct MemoryStore(Arc<MemoryData>);
 

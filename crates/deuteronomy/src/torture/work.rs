@@ -1,5 +1,5 @@
-//! What a life does between its opening and its end: transactions, flushes, the proxy, and
-//! checkpoints, interleaved by one thread.
+//! The work of a life between its opening and its end: transactions, flushes, the proxy, and
+//! checkpoints, interleaved by a single thread.
 
 use super::drawn::{PAGES, SESSIONS};
 use super::history::{ExecutedInLife, KeyByte, ScannedKeys, bytes, number};
@@ -16,7 +16,7 @@ const LANES: usize = 4;
 /// How often each session runs a transaction in a life.
 const ROUNDS: usize = 4;
 
-/// A transaction that runs.
+/// A running transaction.
 struct OpenInLife<'s> {
     tx: Transaction<'s>,
     executed: ExecutedInLife,
@@ -26,7 +26,8 @@ fn begun(tx: Transaction<'_>) -> OpenInLife<'_> {
     OpenInLife { executed: ExecutedInLife::begun(tx.timestamp()), tx }
 }
 
-/// Reads a key, every second one as a future. Where one thread does all work, that never waits.
+/// Reads a key, every second key as a future. Where a single thread does all work, the future never
+/// waits.
 fn get(tx: &mut Transaction<'_>, key: KeyByte, bytes: &[u8]) -> Result<Option<Value>, Error> {
     if key.is_multiple_of(2) {
         return tx.get(bytes);
@@ -46,7 +47,7 @@ impl OpenInLife<'_> {
 }
 
 impl Lives<'_> {
-    /// Interleaves transactions until all are done, the log fails, or it is enough.
+    /// Interleaves transactions until all are done, the log fails, or the steps are used up.
     pub fn work(&mut self, database: &Database) {
         let sessions = (0..SESSIONS).map(|_| database.session().expect("there are enough"));
         let mut sessions: Vec<Session> = sessions.collect();
@@ -56,7 +57,8 @@ impl Lives<'_> {
         }
     }
 
-    /// Interleaves transactions until each session has run one, the log fails, or it is enough.
+    /// Interleaves transactions until each session has run a transaction, the log fails, or the
+    /// steps are used up.
     fn work_round(&mut self, database: &Database, sessions: &mut [Session], left: &mut usize) {
         let mut fresh = sessions.iter_mut();
         let mut lanes: [Option<OpenInLife<'_>>; LANES] = Default::default();
@@ -117,7 +119,7 @@ impl Lives<'_> {
         self.rng.usize(0..KEYS) as KeyByte
     }
 
-    /// The next value to write, and how a history knows it.
+    /// Returns the next value to write, and its number in a history.
     fn draw_write(&mut self) -> (u64, Vec<u8>) {
         match self.drawn.draw_value(&mut self.rng) {
             0 => {
@@ -162,7 +164,7 @@ impl Lives<'_> {
         Ok(())
     }
 
-    /// Does one thing in a transaction; returns it unless it has ended.
+    /// Does a single act in a transaction; returns the transaction unless ended.
     fn go_on<'s>(&mut self, mut running: OpenInLife<'s>) -> Option<OpenInLife<'s>> {
         let key = self.draw_key();
         let done = match self.rng.u8(0..20) {
@@ -174,7 +176,7 @@ impl Lives<'_> {
             }),
             15 => self.insert(&mut running, key),
             16 => {
-                // It may tell what it has read, once that is durable.
+                // The transaction may tell its reads, once durable.
                 running.executed.writes.clear();
                 let ticket = Some(running.tx.abort());
                 self.history.executed.push(ExecutedInLife { ticket, ..running.executed });
@@ -195,7 +197,7 @@ impl Lives<'_> {
         };
         let Err(error) = done else { return Some(running) };
         self.note(&error);
-        // After these it can go on without the write.
+        // After these errors the transaction can go on without the write.
         let goes_on = matches!(error, Error::WriteTooLarge(..) | Error::TransactionTooLarge(..));
         goes_on.then_some(running)
     }

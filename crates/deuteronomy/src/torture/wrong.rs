@@ -1,29 +1,29 @@
-//! What may be wrong in a history.
+//! The possible faults of a history.
 
 use std::fmt;
 
 /// How much of each kind is wrong.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WrongCounts {
-    /// Transactions that are missing after a crash, and are acknowledged, or read by one that is;
-    /// and keys without the value that they had when the life began.
+    /// Transactions missing after a crash, although acknowledged, or read by an acknowledged
+    /// transaction; and keys without their value from the beginning of the life.
     pub lost: usize,
-    /// Transactions some of whose writes are there, and others are not.
+    /// Transactions with some writes there, and some missing.
     pub partial: usize,
-    /// Keys with a value that was deleted, aborted or gone before.
+    /// Keys with a value deleted, aborted or gone before.
     pub resurrected: usize,
-    /// Other states, reads, panics and contents of the data component that nothing explains.
+    /// Further unexplained states, reads, panics and contents of the data component.
     pub diverged: usize,
-    /// Openings and operations that failed, and had to succeed.
+    /// Failed openings and operations that must succeed.
     pub refused_wrongly: usize,
-    /// Transactions that are durable, and were not acknowledged.
+    /// Durable transactions without an acknowledgement.
     pub late: usize,
-    /// Histories after which the process kept more memory than after the first ones.
+    /// Histories with more memory kept afterwards than after the first histories.
     pub grown: usize,
 }
 
 impl WrongCounts {
-    /// Adds those of another history.
+    /// Adds the counts of another history.
     pub fn add(&mut self, other: WrongCounts) {
         let WrongCounts { lost, partial, resurrected, diverged, refused_wrongly, late, grown } =
             other;
@@ -37,22 +37,22 @@ impl WrongCounts {
     }
 }
 
-/// What is wrong in a history.
+/// The faults of a history.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WrongLife {
     /// How much of each kind.
     pub counts: WrongCounts,
-    /// What it is, in a sentence.
+    /// The fault, in a sentence.
     pub what: String,
 }
 
 impl WrongLife {
-    /// Something that nothing explains.
+    /// An unexplained state or read.
     pub fn diverged(what: String) -> Self {
         Self { counts: WrongCounts { diverged: 1, ..Default::default() }, what }
     }
 
-    /// Something that failed, and had to succeed.
+    /// The failure of an operation that must succeed.
     pub fn refused(what: String) -> Self {
         Self { counts: WrongCounts { refused_wrongly: 1, ..Default::default() }, what }
     }
@@ -62,7 +62,7 @@ impl WrongLife {
         Self { counts: WrongCounts { grown: 1, ..Default::default() }, what }
     }
 
-    /// The same, and what was done before.
+    /// The same, with the preceding event.
     pub(super) fn when(self, when: &str) -> Self {
         Self { what: format!("{when}: {}", self.what), ..self }
     }

@@ -1,12 +1,12 @@
-//! The buckets of the version table: as many as what is in the table needs.
+//! The buckets of the version table: as many as needed for the table's content.
 //!
-//! Linear hashing: the buckets are split one after the other, in their order, so a table grows
-//! without a pause, whatever its budget; a table that is nearly empty is a few cache lines. Buckets
-//! lie in segments, which never move; each segment has as many as all before it.
+//! Linear hashing: the buckets are split in order, so a table grows without a pause, with any
+//! budget; a nearly empty table is a few cache lines. Buckets lie in segments; segments never move,
+//! and each segment has as many buckets as all segments before.
 //!
-//! A bucket is split under its latch, and its new one becomes known before that is released. So a
-//! thread that has locked a bucket, and finds that the number of buckets still assigns the hash to
-//! it, has the bucket of that hash for as long as it holds the latch.
+//! A bucket is split under its latch, and the new bucket becomes known before the latch is
+//! released. So a thread with a locked bucket, if the number of buckets still assigns the hash to
+//! the bucket, has the bucket of the hash for as long as the thread holds the latch.
 
 use super::version::Version;
 use crate::key::KeyHasher;
@@ -18,19 +18,19 @@ use std::sync::{OnceLock, TryLockError};
 
 /// The buckets of a new table: the length of the first segment.
 const FIRST: usize = 16;
-/// More buckets than 2^24 are of no use: they alone would take 1 GiB.
+/// More buckets than 2^24 are of no use: the buckets alone would take 1 GiB.
 const SEGMENTS: usize = 21;
 
 type Segment<B> = Box<[Slot<B>]>;
 
-/// Where that lies which was accessed last in a bucket, and is not in its cache line: a record and
-/// a version. Hints for a prefetch, and nothing else: written under the latch, read without it,
-/// perhaps of what is gone; so Relaxed, and no step for the checker of schedules.
+/// The addresses of a bucket's last accesses outside its cache line: a record and a version. Hints
+/// for a prefetch, and nothing else: written under the latch, read without the latch, perhaps
+/// stale; so Relaxed, and no step for the checker of schedules.
 #[derive(Debug, Default)]
 pub(super) struct Hints([std::sync::atomic::AtomicUsize; 2]);
 
 impl Hints {
-    /// Notes what was accessed.
+    /// Notes an access.
     #[inline]
     pub fn note<R>(&self, record: &R, version: &Version) {
         let accessed = [ptr::from_ref(record).addr(), version.address()];
@@ -49,7 +49,7 @@ impl Hints {
     }
 }
 
-/// A bucket, on a cache line of its own.
+/// A bucket, on a separate cache line.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Slot<B> {
@@ -57,9 +57,10 @@ struct Slot<B> {
     hints: Hints,
 }
 
-/// What is in a bucket.
+/// The content of a bucket.
 pub(super) trait Split: Default + Debug {
-    /// Moves what belongs to another bucket there. `moves` says of a hash whether it does.
+    /// Moves the content that belongs to another bucket there. `moves` tells whether a hash belongs
+    /// to the other bucket.
     fn split(&mut self, hasher: &KeyHasher, moves: impl Fn(u64) -> bool) -> Self;
 }
 
@@ -67,14 +68,14 @@ pub(super) trait Split: Default + Debug {
 #[derive(Debug)]
 pub(super) struct Buckets<B> {
     segments: [OnceLock<Segment<B>>; SEGMENTS],
-    /// How many there are. Raised by one thread at a time, under the latch of the bucket that is
-    /// split (Release), read before and after a bucket is locked (Acquire).
+    /// The number of buckets. Raised by a single thread at a time, under the latch of the split
+    /// bucket (Release), read before and after a bucket is locked (Acquire).
     count: AtomicUsize,
-    /// Held by the thread that splits.
+    /// Held by the splitting thread.
     splitting: Mutex<()>,
 }
 
-/// The segment of a bucket, and its place there.
+/// The segment of a bucket, and the bucket's place there.
 fn locate(bucket: usize) -> (usize, usize) {
     match bucket / FIRST {
         0 => (0, bucket),
@@ -90,12 +91,12 @@ fn length(segment: usize) -> usize {
     FIRST << segment.saturating_sub(1)
 }
 
-/// The bucket of a hash among this many.
+/// Returns the bucket of a hash among `count` buckets.
 fn assigned(hash: u64, count: usize) -> usize {
     // The lower half tells fetches apart.
     let (hash, mask) = ((hash >> 32) as usize, count.next_power_of_two() - 1);
     let bucket = hash & mask;
-    // Those above are not split off yet.
+    // Buckets above are not split off yet.
     if bucket < count { bucket } else { hash & (mask >> 1) }
 }
 
@@ -124,8 +125,8 @@ impl<B: Split> Buckets<B> {
         self.slot(bucket).latch.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// Prefetches the buckets of hashes, and then what was accessed there last: so that the cache
-    /// misses of several operations overlap, which each latch would otherwise prevent.
+    /// Prefetches the buckets of hashes, and then the last accesses there: so that the cache misses
+    /// of several operations overlap, otherwise prevented by each latch.
     pub fn prefetch(&self, hashes: &[u64]) {
         let count = self.count();
         let slots = hashes.iter().map(|hash| self.slot(assigned(*hash, count)));
@@ -133,8 +134,8 @@ impl<B: Split> Buckets<B> {
         slots.for_each(|slot| slot.hints.prefetch());
     }
 
-    /// For a thread that goes through the buckets and is at this one: prefetches the bucket that
-    /// comes `2 * ahead` later, and what was accessed last in the one that comes `ahead` later.
+    /// For a thread going through the buckets, now at `nth`: prefetches the bucket `2 * ahead`
+    /// later, and the last accesses in the bucket `ahead` later.
     pub fn prefetch_ahead(&self, nth: usize, ahead: usize) {
         let count = self.count();
         prefetch(ptr::from_ref(self.slot((nth + 2 * ahead) % count)));
@@ -146,7 +147,7 @@ impl<B: Split> Buckets<B> {
         self.count.load(Ordering::Acquire)
     }
 
-    /// The bucket of a hash, and its hints.
+    /// Returns the bucket of a hash, locked, and the hints.
     pub fn lock(&self, hash: u64) -> (MutexGuard<'_, B>, &Hints) {
         let mut bucket = assigned(hash, self.count());
         loop {
@@ -162,13 +163,13 @@ impl<B: Split> Buckets<B> {
         }
     }
 
-    /// A bucket by its number, of as many as there are.
+    /// Returns a bucket by number, modulo the number of buckets.
     pub fn lock_nth(&self, nth: usize) -> MutexGuard<'_, B> {
         self.lock_at(nth % self.count())
     }
 
-    /// Splits the next buckets until there are `wanted`, but at most this many, unless another
-    /// thread does. The caller holds no latch.
+    /// Splits the next buckets until there are `wanted`, but at most `most`, unless another thread
+    /// splits. The caller holds no latch.
     pub fn grow(&self, wanted: usize, most: usize, hasher: &KeyHasher) {
         let wanted = wanted.min(FIRST << (SEGMENTS - 1));
         if self.count() >= wanted {
@@ -186,7 +187,7 @@ impl<B: Split> Buckets<B> {
             }
             // First: a new segment may be large.
             self.segment(locate(count).0);
-            // The bucket that has held what belongs to the new one until now.
+            // The bucket with the new bucket's content until now.
             let old = count - (count + 1).next_power_of_two() / 2;
             let mut old = self.lock_at(old);
             let new = old.split(hasher, |hash| assigned(hash, count + 1) == count);
@@ -264,8 +265,8 @@ mod tests {
                 });
             }
         });
-        // A thread that finds another one splitting leaves the growth to that one, which may be at
-        // the end of what it was asked for.
+        // A thread leaves the growth to another splitting thread; the other thread may be at the
+        // end of its own request.
         assert!(buckets.count() <= FIRST + 4999, "{} buckets", buckets.count());
         buckets.grow(FIRST + 4999, usize::MAX, &KeyHasher::FIXED);
         let count = buckets.count();

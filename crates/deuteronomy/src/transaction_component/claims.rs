@@ -1,14 +1,14 @@
-//! Claims: a transaction that is run again has the keys, from its beginning on, that others have
-//! kept it from writing.
+//! Claims: a transaction in a repeated run holds, from its beginning on, the keys that other
+//! transactions have kept it from writing.
 //!
-//! Its timestamp is drawn when it begins. So one that takes long before it writes a key that others
-//! read all the time is too old each time, however often it is run. When it is run once more after
-//! that, it puts pending versions on such keys at once: younger readers wait for it, as for any
-//! that has written, or are run again. Invariants:
-//! - A claim is a pending version of the transaction. It counts for no reader: for others the
-//!   transaction is active; the transaction itself reads past it.
-//! - What the transaction writes takes the place of its claim. A claim without a write is taken out
-//!   before the transaction commits or aborts, so none is ever committed.
+//! A timestamp is drawn at the beginning of a transaction. So a transaction with a long time before
+//! a write of a constantly read key is too old each time, in every run. In a further run, the
+//! transaction puts pending versions on these keys at once: younger readers wait for the
+//! transaction, as for any writer, or are run again. Invariants:
+//! - A claim is a pending version of the transaction. A claim counts for no reader: for other
+//!   transactions the claiming transaction is active; the transaction itself reads past the claim.
+//! - A write of the transaction replaces its claim. A claim without a write is taken out before the
+//!   transaction commits or aborts, so none is ever committed.
 
 use super::TransactionComponent;
 use super::version::Version;
@@ -17,27 +17,27 @@ use crate::error::Error;
 use crate::key::Key;
 use hyades_platform::broken;
 
-/// The most keys that a transaction claims.
+/// The most keys claimed by a transaction.
 const MOST_CLAIMS: usize = 8;
 
 /// The claims of a session.
 #[derive(Debug, Default)]
 pub(crate) struct Claims {
-    /// Keys that its transaction could not write when it was run before.
+    /// Keys not writable in the earlier runs of the transaction.
     wanted: Vec<Key>,
-    /// Those that it has claimed, and has not written so far; with their hashes.
+    /// Keys claimed and not written so far; with hashes.
     held: Vec<(Key, u64)>,
 }
 
 impl Claims {
-    /// The transaction could not write this key.
+    /// Notes that the transaction could not write `key`.
     pub(super) fn want(&mut self, key: &[u8]) {
         if self.wanted.len() < MOST_CLAIMS && self.wanted.iter().all(|wanted| **wanted != *key) {
             self.wanted.push(key.into());
         }
     }
 
-    /// What is run next is another transaction.
+    /// Forgets the wanted keys: the next run is another transaction.
     pub fn forget(&mut self) {
         self.wanted.clear();
     }
@@ -47,7 +47,7 @@ impl Claims {
         self.held.is_empty()
     }
 
-    /// The transaction writes this key. Returns its hash if it has claimed it.
+    /// Takes the claim of a key about to be written. Returns the key's hash if claimed.
     pub(super) fn take(&mut self, key: &[u8]) -> Option<u64> {
         let at = self.held.iter().position(|(claimed, _)| **claimed == *key)?;
         Some(self.held.swap_remove(at).1)
@@ -55,7 +55,7 @@ impl Claims {
 }
 
 impl TransactionComponent {
-    /// Claims the keys that the transaction could not write when it was run before. It has done
+    /// Claims the keys not writable in the transaction's earlier runs. The transaction has done
     /// nothing yet.
     ///
     /// # Errors

@@ -1,14 +1,14 @@
-//! How memory stays within its budget: what leaves the version table, and when writers wait for the
+//! Keeping memory within its budget: removals from the version table, and waits of writers for the
 //! data component.
 //!
 //! Between three quarters of the budget and all of it, sessions sweep a few buckets now and then,
-//! for what no transaction needs and none has read lately. Beyond the budget a session has to find
-//! room before it goes on: by the same for the whole table, then by what an open transaction may
-//! need. Invariants:
-//! - What is committed and not applied counts within the budget. Of what has left the table and
-//!   waits, there is half of the budget at most: then writers wait for the data component.
-//! - A sweep that finds nothing is not repeated: a transaction or a snapshot that stays open keeps
-//!   the horizon where it is, and costs others one sweep, not one for each write.
+//! for versions neither needed by a transaction nor read lately. Beyond the budget a session has to
+//! find room before going on: by the same sweep of the whole table, then by versions an open
+//! transaction may need. Invariants:
+//! - Committed, unapplied versions count within the budget. Versions removed from the table and
+//!   waiting take half of the budget at most: then writers wait for the data component.
+//! - A fruitless sweep is not repeated: a long-open transaction or snapshot keeps the horizon in
+//!   place, and costs other transactions a single sweep, not a sweep for each write.
 
 use super::TransactionComponent;
 use super::version_table::Sweep;
@@ -17,34 +17,36 @@ use crate::error::{Abort, Error};
 use hyades_platform::clock;
 use std::sync::atomic::Ordering;
 
-/// The most buckets that a transaction sweeps for each time that it asks for room in a version
-/// table that is nearly full.
+/// The most buckets swept by a transaction for each request for room in a nearly full version
+/// table.
 const SWEEP_SOFT: usize = 16;
-/// How often a session asks for that before it sweeps, for all these times at once: to find the
-/// oldest active transaction, the announcements of all sessions are looked at. Fewer, if that would
-/// be more than the whole table.
+/// The number of requests of a session before a sweep for all requests at once: to find the oldest
+/// active transaction, the announcements of all sessions are looked at. Fewer, if the sweep would
+/// exceed the whole table.
 pub(super) const ASKED_AT_ONCE: u32 = 16;
-/// A sweep that has dropped fewer bytes than this for each bucket was in vain.
+/// The least bytes dropped for each bucket in a successful sweep.
 const LEAST_PER_BUCKET: usize = 4;
-/// How often the whole table is swept for what no active transaction needs, while these come and
-/// go.
+/// The number of sweeps of the whole table for versions not needed by active transactions, while
+/// active transactions come and go.
 const ROUNDS: u32 = 6;
-/// A sweep of the whole table that has dropped less than the budget divided by this has found next
-/// to nothing.
+/// A sweep of the whole table with less than the budget divided by this number dropped has found
+/// next to nothing.
 const PINNED_SHARE: usize = 16;
 
 impl TransactionComponent {
-    /// Keeps memory within its budget. Called where a transaction begins, and before it puts
-    /// something into the version table; no latch is held.
+    /// Keeps memory within its budget. Called where a transaction begins, and before an insertion
+    /// into the version table; no latch is held.
     ///
-    /// A transaction that is open for long keeps the versions above it. It does not keep others out
-    /// for that: where the budget is exhausted they go, and it ends with [`Abort::SnapshotTooOld`]
-    /// if it reads one of their keys. What is not durable yet is waited for, and so is the data
-    /// component. Only what is not committed can exhaust the budget beyond that: then the youngest
-    /// transaction is aborted that has written (see [`room`](super::room)).
+    /// A long-open transaction keeps later versions, without keeping other transactions out: where
+    /// the budget is exhausted the versions go, and the transaction ends with
+    /// [`Abort::SnapshotTooOld`] on reading a key of a dropped version. The session waits for
+    /// versions not durable yet, and for the data component. Only uncommitted writes can still
+    /// exhaust the budget then: the youngest writing transaction is aborted (see
+    /// [`room`](super::room)).
     ///
     /// # Errors
-    /// [`Abort::Shed`]: this is the youngest, or it has waited for too long. [`Error::Stalled`].
+    /// [`Abort::Shed`]: the transaction is the youngest, or has waited for too long.
+    /// [`Error::Stalled`].
     pub fn make_room(&self, work: &mut Work) -> Result<(), Error> {
         let (bytes, budget) = (self.versions.bytes(), self.options.memory_bytes);
         if bytes <= budget / 4 * 3 {
@@ -54,7 +56,8 @@ impl TransactionComponent {
             return self.wait_for_room(work);
         }
         // However much the sessions put into the table between two sweeps, the upper limit holds:
-        // beyond it each one collects, and close to it each one sweeps, unless that is in vain.
+        // beyond the limit each session collects, and close to the limit each session sweeps,
+        // unless in vain.
         let asked = work.ask_for_room();
         let in_vain = work.sweeps_in_vain();
         let at_once = ASKED_AT_ONCE.min((self.versions.buckets() / SWEEP_SOFT) as u32) << in_vain;
@@ -75,10 +78,10 @@ impl TransactionComponent {
         }
     }
 
-    /// Drops versions, as many as it takes.
+    /// Drops versions, as many as necessary.
     ///
     /// # Errors
-    /// [`Abort::Shed`]: what is not committed takes up the budget. [`Error::Stalled`]; the log has
+    /// [`Abort::Shed`]: uncommitted writes take up the budget. [`Error::Stalled`]; the log has
     /// stopped.
     pub(super) fn collect(&self) -> Result<(), Error> {
         let budget = self.options.memory_bytes;
@@ -87,15 +90,15 @@ impl TransactionComponent {
             return Ok(());
         }
         self.drop_unneeded()?;
-        // Of what some may need, a quarter goes at once: until the table has filled up again, there
-        // is no need to look.
+        // Of versions possibly needed, a quarter goes at once: until the table has filled up again,
+        // there is no need to look.
         for is_flushed in [false, true] {
             if is_enough() {
                 return Ok(());
             }
-            // What is committed and not durable yet will be: that is worth a wait, as a transaction
-            // that is shed would find the same when it is run again. Where one thread does all
-            // work, that thread decides when the log is flushed.
+            // Committed versions not durable yet become durable: worth a wait, because a shed
+            // transaction would find the same in its next run. Where a single thread does all work,
+            // the thread decides the time of a flush of the log.
             if is_flushed && !self.options.log.stepped {
                 self.log.flush().map_err(hyades_wal::Error::from)?;
             }
@@ -110,8 +113,8 @@ impl TransactionComponent {
         }
     }
 
-    /// Drops what no active transaction needs, what was read lately last. Not where a sweep of the
-    /// whole table has found next to nothing at the same horizon.
+    /// Drops versions not needed by active transactions, recently read versions last. Not where a
+    /// sweep of the whole table has found next to nothing at the same horizon.
     fn drop_unneeded(&self) -> Result<(), Error> {
         let budget = self.options.memory_bytes;
         let mut horizon = self.timestamps.oldest_active();
@@ -120,8 +123,8 @@ impl TransactionComponent {
         }
         let mut dropped = 0;
         for round in 0..ROUNDS {
-            // Only what the data component holds can leave. What it has is looked for first: it may
-            // take long to get more.
+            // Only versions held by the data component can leave. Held versions are looked for
+            // first: applying more may take long.
             if round > 0 || self.options.log.stepped {
                 self.apply(false, || self.versions.bytes() <= budget)?;
             }
@@ -142,12 +145,12 @@ impl TransactionComponent {
         Ok(())
     }
 
-    /// Holds a transaction back that is about to write for the first time, or once more, while too
-    /// much waits for the data component: what has left the version table takes up half of the
+    /// Holds back a transaction about to write for the first time, or once more, while too much
+    /// waits for the data component: versions removed from the version table take up half of the
     /// budget, or the log has become long while a checkpoint is under way.
     ///
     /// # Errors
-    /// [`Error::Stalled`]: it waits for too long. The log has stopped.
+    /// [`Error::Stalled`]: the transaction waits for too long. The log has stopped.
     pub(super) fn hold_back(&self) -> Result<(), Error> {
         let is_enough = || self.held.get() <= self.options.memory_bytes / 2;
         if !is_enough() {

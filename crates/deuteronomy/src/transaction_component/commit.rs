@@ -1,4 +1,4 @@
-//! How a transaction ends: it commits, or aborts; and what it logs, in the order of the steps.
+//! The end of a transaction, by a commit or an abort; and the logging, in the order of the steps.
 
 use super::TransactionComponent;
 use super::place::Place;
@@ -11,10 +11,10 @@ use hyades_wal::{FrameKind, Lane, Needs, Writer};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 impl TransactionComponent {
-    /// Whether the transaction logs a record when it commits.
+    /// Whether the transaction logs a record at the commit.
     pub fn has_record(&self, work: &Work) -> bool {
         let of_reader = || match self.options.reader_records {
-            // A snapshot has no timestamp of its own.
+            // A snapshot has no own timestamp.
             _ if work.is_snapshot => false,
             ReaderRecords::Never => false,
             ReaderRecords::IfNeeded => !self.needs(work, None).is_empty(),
@@ -23,8 +23,8 @@ impl TransactionComponent {
         !work.writes.is_empty() || of_reader()
     }
 
-    /// W6: logs a write at once, where the caller has waited for room in the stream. All of a
-    /// transaction's are in one stream.
+    /// W6: logs a write at once, where the caller has waited for room in the stream. All parts of a
+    /// transaction are in a single stream.
     ///
     /// # Errors
     /// The log has stopped.
@@ -42,7 +42,7 @@ impl TransactionComponent {
         self.append_part(work, writer, stream)
     }
 
-    /// Appends the part that was put together.
+    /// Appends the finished part.
     fn append_part(
         &self,
         work: &mut Work,
@@ -51,7 +51,7 @@ impl TransactionComponent {
     ) -> Result<(), Error> {
         debug_assert!(work.stream().is_none_or(|own| own == stream), "it has parts elsewhere");
         if work.parts.is_none() {
-            // Announced before it is reserved, until the record is handed over, or will not come.
+            // Announced before the reservation, until the record is handed over, or will not come.
             self.timestamps.announce_holding(work.at, stream, self.log.next_lsn(stream));
         }
         let reservation = writer.reserve(stream, work.record.len());
@@ -92,8 +92,8 @@ impl TransactionComponent {
         logged
     }
 
-    /// C1 to C7, where the caller has waited for room in the stream (C0). Returns what has to be
-    /// durable before the transaction is acknowledged.
+    /// C1 to C7, where the caller has waited for room in the stream (C0). Returns the positions
+    /// required durable before the transaction is acknowledged.
     pub fn commit(
         &self,
         work: &mut Work,
@@ -104,7 +104,7 @@ impl TransactionComponent {
             self.abort(work);
             return Err(error);
         }
-        // Before others see that it has committed.
+        // Before other transactions see the commit.
         self.release_claims(work);
         if !self.has_record(work) {
             return Ok(self.end_without_record(work));
@@ -114,7 +114,7 @@ impl TransactionComponent {
             return Err(error);
         }
         let len = work.record.len();
-        // C2: announced before it is reserved, until it is handed over.
+        // C2: announced before the reservation, until the record is handed over.
         self.timestamps.announce_reserving(work.at, stream, self.log.next_lsn(stream));
         let reservation = writer.reserve(stream, len);
         let place = (reservation.start(), reservation.end());
@@ -146,10 +146,10 @@ impl TransactionComponent {
         Ok(needs)
     }
 
-    /// V states all that is durable, for a dependency that is durable at a position that is not
-    /// known any more. A record states what it depends on even where that is durable: so no vector
-    /// of durable positions, however it was loaded, admits it without its dependencies. Done once,
-    /// when the record is put together: what is durable then includes what was durable at a read.
+    /// V states all durable positions, for a durable dependency at a position not known any more. A
+    /// record states its dependencies even where durable: so no vector of durable positions,
+    /// however loaded, admits the record without its dependencies. Done once, when the record is
+    /// put together: the positions durable then include the positions durable at a read.
     fn join_durable(&self, work: &mut Work) {
         let frontier = self.log.frontier();
         for (lane, lsn) in work.vector.iter_mut().enumerate() {
@@ -157,8 +157,9 @@ impl TransactionComponent {
         }
     }
 
-    /// C1: puts the record together. It leaves out of V what the anchor states, and nothing else.
-    /// The anchor is loaded before the record gets its position, so it is before the record.
+    /// C1: puts the record together. The record leaves out of V the positions covered by the
+    /// anchor, and nothing else. The anchor is loaded before the record gets its position, so the
+    /// anchor is before the record.
     ///
     /// # Errors
     /// The writes do not fit into a frame, and the log has stopped.
@@ -177,7 +178,7 @@ impl TransactionComponent {
         Ok(())
     }
 
-    /// The record, with all writes, or without them if they are in parts.
+    /// The record, with all writes, or without writes if the writes are in parts.
     fn encode_record(&self, work: &mut Work, stream: usize, is_in_parts: bool) {
         let load = |lane: &AtomicU64| lane.load(Ordering::Acquire);
         let (anchor, parts) = (self.log.anchors(stream), work.parts.map(|(_, parts)| parts));
@@ -188,7 +189,7 @@ impl TransactionComponent {
         }
     }
 
-    /// The lanes of V that are not durable, without the stream of the own record.
+    /// Returns the lanes of V not durable yet, without the stream of the own record.
     fn needs(&self, work: &Work, own: Option<usize>) -> Needs {
         let (frontier, mut needs) = (self.log.frontier(), Needs::default());
         for (lane, &lsn) in work.vector.iter().enumerate() {
@@ -199,8 +200,8 @@ impl TransactionComponent {
         needs
     }
 
-    /// A1 to A4. Returns what has to be durable before a caller may be told what the transaction
-    /// has read.
+    /// A1 to A4. Returns the positions required durable before a caller may be told the values read
+    /// by the transaction.
     pub fn abort(&self, work: &mut Work) -> Needs {
         self.release_claims(work);
         for (key, write) in work.writes.drain() {
@@ -216,8 +217,8 @@ impl TransactionComponent {
             self.transactions.free(work.ts);
         }
         self.end(work);
-        // Of all that makes the log longer, or has held the resume point back, only this leaves no
-        // record after which the proxy looks whether a checkpoint is due.
+        // Of all acts that make the log longer, or have held the resume point back, only an abort
+        // with parts leaves no record that makes the proxy look for a due checkpoint.
         if has_parts && self.is_checkpoint_due() {
             self.checkpoints.tell_due();
         }

@@ -1,15 +1,15 @@
-//! Continuations: reads of the data component that no thread of a caller waits for.
+//! Continuations: reads of the data component without a waiting thread of a caller.
 //!
-//! A transaction that finds a key missing leaves a [`Reading`] with the readers, a few threads that
-//! are started when they are needed, and is woken when it has ended. An operation that finds its
-//! version in memory never gets here: it ends where it began, and allocates nothing.
+//! A transaction with a missing key leaves a [`Reading`] with the readers, a few threads started on
+//! demand, and is woken at the reading's end. An operation with its version in memory never gets
+//! here: the operation ends where it began, and allocates nothing.
 //!
-//! A reading that is dropped before a reader has begun with it leaves the queue. So that has at
-//! most as many as there are futures.
+//! A reading dropped before a reader has begun leaves the queue. So the queue has at most as many
+//! readings as there are futures.
 //!
-//! Invariants: each reading that was left with the readers ends, with a result or an error, in a
-//! panic of the data component and when the database is closed, too, or is dropped; and its waker
-//! is called then. A waker that panics, or that drops the database, ends no other reading.
+//! Invariants: each reading left with the readers ends, with a result or an error, in a panic of
+//! the data component and at the close of the database, too, or is dropped; and its waker is called
+//! then. A panicking waker, or a waker dropping the database, ends no other reading.
 
 use super::TransactionComponent;
 use super::version::Version;
@@ -24,7 +24,7 @@ use std::task::{Context, Poll, Waker};
 use std::thread::{JoinHandle, current};
 use std::time::Instant;
 
-/// What a read has found.
+/// The result of a read.
 type ReadResult = Result<Version, Error>;
 
 #[derive(Debug)]
@@ -35,11 +35,11 @@ enum ReadingState {
     Taken,
 }
 
-/// A read of the data component. A future, which may be dropped: then it is not read any more, or
-/// the result is of no use.
+/// A read of the data component. A future; if dropped, the read is not begun any more, or the
+/// result is of no use.
 pub(crate) struct Reading {
     shared: Arc<SharedReading>,
-    /// Where it waits for a reader: the component, and its number in the queue.
+    /// The place of a waiting reading: the component, and the number in the queue.
     queued: Option<(Arc<TransactionComponent>, u64)>,
 }
 
@@ -61,17 +61,17 @@ struct SharedReading {
 
 #[derive(Debug, Default)]
 struct ReaderQueue {
-    /// In the order in which they have come.
+    /// In the order of arrival.
     readings: BTreeMap<u64, Arc<SharedReading>>,
     /// How many there were.
     added: u64,
     threads: Vec<JoinHandle<()>>,
-    /// Threads that wait for a reading.
+    /// Threads waiting for a reading.
     idle: usize,
     closed: bool,
 }
 
-/// The threads that read the data component for continuations.
+/// The threads for reading the data component for continuations.
 #[derive(Debug, Default)]
 pub(crate) struct Readers {
     queue: Mutex<ReaderQueue>,
@@ -91,7 +91,8 @@ impl SharedReading {
         let before = std::mem::replace(&mut *locked(&self.state), ReadingState::Ended(result));
         debug_assert!(matches!(before, ReadingState::UnderWay(_)), "a reading ends twice");
         if let ReadingState::UnderWay(Some(waker)) = before {
-            // It is code of a caller. A panic of it was reported, and is not for this thread.
+            // The waker is code of a caller. A panic of the waker was reported, and is not for the
+            // current thread.
             let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
         }
     }
@@ -132,9 +133,9 @@ impl Readers {
         }
     }
 
-    /// Ends the threads, and what they have not begun to read. One of them that calls this, in a
-    /// waker, ends after it has returned. Whether the others have ended until then: one may be at
-    /// the data component, which hangs.
+    /// Ends the threads, and the readings not begun. A reader thread calling `close`, in a waker,
+    /// ends after returning. Returns whether the other threads have ended by `until`: a thread may
+    /// be at a hanging data component.
     pub fn close(&self, until: Instant) -> bool {
         let (readings, threads) = {
             let mut queue = locked(&self.queue);
@@ -153,8 +154,8 @@ impl Readers {
 }
 
 impl TransactionComponent {
-    /// F1, F2: begins to read a key of the data component. Where one thread does all work, that is
-    /// done at once.
+    /// F1, F2: begins to read a key of the data component. Where a single thread does all work, the
+    /// read is done at once.
     pub fn begin_to_read(self: &Arc<Self>, key: &[u8], hash: u64, number: u64) -> Reading {
         let state = Mutex::new(ReadingState::UnderWay(None));
         let shared = Arc::new(SharedReading { key: key.into(), hash, number, state });
@@ -173,7 +174,7 @@ impl TransactionComponent {
         queue.added += 1;
         let number = queue.added;
         queue.readings.insert(number, Arc::clone(shared));
-        // Those that are idle may be fewer than what waits for them.
+        // The idle threads may be fewer than the waiting readings.
         if queue.readings.len() > queue.idle && queue.threads.len() < self.options.reader_threads {
             match self.start_reader() {
                 Ok(thread) => queue.threads.push(thread),
@@ -184,7 +185,7 @@ impl TransactionComponent {
                     shared.end(Err(Error::DataComponent(why)));
                     return reading;
                 }
-                // Others will read it.
+                // Other threads will read the key.
                 Err(_) => {}
             }
         }

@@ -1,11 +1,12 @@
-//! Fetches that are under way: a key is read from the data component once, however many
-//! transactions miss it meanwhile.
+//! Fetches under way: a key is read from the data component once, for any number of transactions
+//! with a miss meanwhile.
 //!
-//! A transaction that finds a key missing joins the fetch of another one if both have noted the
-//! same number of dropped versions of the bucket. Then what the fetch finds is right for it as
-//! well: when it looked, the table had no version of the key that it may read, and none has left
-//! the table since before the fetch began, so none that it may read has come since. With another
-//! number a version may have come, been applied, and left: the fetch may have missed it.
+//! A transaction with a missing key joins the fetch of another transaction if both have noted the
+//! same number of dropped versions of the bucket. Then the fetched version is right for the joining
+//! transaction as well: at its look, the table had no version of the key readable for the
+//! transaction, and none has left the table since before the fetch began, so no readable version
+//! has come since. With another number a version may have come, been applied, and left: the fetch
+//! may have missed the version.
 //!
 //! Invariant: a fetch is in the list exactly while its transaction is at the data component.
 
@@ -15,7 +16,7 @@ use hyades_platform::broken;
 use hyades_platform::sync::locked;
 use std::sync::{Arc, Condvar, Mutex};
 
-/// The lists; keys are spread over them by their hash.
+/// The lists; keys are spread over the lists by hash.
 const LISTS: usize = 64;
 
 /// How far a fetch is.
@@ -23,7 +24,7 @@ const LISTS: usize = 64;
 enum FetchState {
     UnderWay,
     Found(Version),
-    /// The data component has failed or panicked: transactions that have joined ask it anew.
+    /// The data component has failed or panicked: joined transactions ask the data component anew.
     Failed,
 }
 
@@ -47,7 +48,7 @@ impl Fetch {
         self.ended.notify_all();
     }
 
-    /// Waits for the transaction that fetches; None if it has failed.
+    /// Waits for the fetching transaction; None if the fetch has failed.
     fn wait(&self) -> Option<Version> {
         let mut state = locked(&self.state);
         loop {
@@ -81,8 +82,8 @@ impl Fetches {
         Self { lists: (0..LISTS).map(|_| Mutex::default()).collect() }
     }
 
-    /// The fetch of the key with this number that is under way, or a new one; and whether it is
-    /// new.
+    /// Returns the fetch under way of the key with `number`, or a new fetch; and whether the fetch
+    /// is new.
     fn join(list: &Mutex<Vec<Arc<Fetch>>>, key: &[u8], number: u64) -> (Arc<Fetch>, bool) {
         let mut list = locked(list);
         let joins_any = broken!(JoinAnyFetch);
@@ -97,11 +98,11 @@ impl Fetches {
         (fetch, true)
     }
 
-    /// F2: what `read` finds, or what it finds for another transaction that has noted the same
+    /// F2: returns the result of `read`, or of another transaction's `read` with the same noted
     /// number. No latch is held meanwhile.
     ///
     /// # Errors
-    /// That of `read`; one of another transaction is not passed on.
+    /// The error of `read`; an error of another transaction's `read` is not passed on.
     pub fn fetch(
         &self,
         key: &[u8],
@@ -141,8 +142,8 @@ mod tests {
         Version::fetched(u64::from(byte), Some(&[byte]))
     }
 
-    /// Fetches `k` while another fetch of it is under way, which ends as `first` does. Returns
-    /// what the second has found, and how often it was at the data component.
+    /// Fetches `k` during another fetch of `k`, with the end of `first`. Returns the result of the
+    /// second fetch, and the number of its reads of the data component.
     fn beside(number: u64, first: impl Fn() -> Result<Version, Error> + Sync) -> (u8, usize) {
         let (fetches, asked) = (Fetches::new(), AtomicUsize::new(0));
         let ((reached, is_reached), (go_on, goes_on)) = (channel(), channel::<()>());
@@ -166,7 +167,7 @@ mod tests {
                 })
             });
             if number == 1 {
-                // The list, the first and the second: it has joined.
+                // The list, the first and the second: the second has joined.
                 let joined = || locked(&fetches.lists[9])[0].clone();
                 while Arc::strong_count(&joined()) < 4 {
                     std::thread::yield_now();

@@ -1,4 +1,4 @@
-//! The transaction component: all that is known of transactions.
+//! The transaction component: all transaction processing.
 
 mod buckets;
 mod claims;
@@ -38,10 +38,10 @@ use timestamp::Timestamps;
 use transaction_table::TransactionTable;
 use version_table::VersionTable;
 
-/// What is noted of scans may take the budget divided by this.
+/// The divisor of the budget for the share of notes of scans.
 const NOTES_SHARE: usize = 8;
 
-/// What the sessions, the proxy and checkpoints share.
+/// The shared state of the sessions, the proxy and checkpoints.
 pub(crate) struct TransactionComponent {
     pub log: Log,
     pub timestamps: Timestamps,
@@ -49,25 +49,25 @@ pub(crate) struct TransactionComponent {
     pub versions: VersionTable,
     pub fetches: Fetches,
     pub readers: Readers,
-    /// Apart from what all transactions read: each commit writes to it.
+    /// Apart from the fields read by all transactions: each commit writes to the proxy.
     pub proxy: Padded<Proxy>,
     pub room: Room,
-    /// What waits for the data component, and is not in the version table any more.
+    /// The bytes waiting for the data component, and no longer in the version table.
     held: HeldBytes,
     pub data: Arc<dyn DataComponent>,
-    /// Those of the data component.
+    /// The limits of the data component.
     pub limits: Limits,
     pub options: Options,
-    /// Where redo would begin in each stream of this incarnation.
+    /// The start of redo in each stream of the incarnation.
     pub resume_at: Mutex<Vec<Lsn>>,
     pub checkpoints: Checkpoints,
-    /// How many deleted keys scans have passed over at the data component since the last
-    /// checkpoint. Relaxed: it orders nothing.
+    /// The number of deleted keys passed over by scans at the data component since the last
+    /// checkpoint. Relaxed: the count orders nothing.
     pub passed: AtomicU64,
     /// The oldest active timestamp at which a sweep of the whole table has found next to nothing to
-    /// drop. Relaxed: a session that misses it sweeps in vain once more.
+    /// drop. Relaxed: a session sweeps in vain once more after a miss of the value.
     pinned_at: AtomicU64,
-    /// Nanoseconds that transactions have spent on making room. Relaxed: it orders nothing.
+    /// The nanoseconds spent by transactions on making room. Relaxed: the sum orders nothing.
     pub collecting_ns: AtomicU64,
 }
 
@@ -102,22 +102,22 @@ impl TransactionComponent {
         }
     }
 
-    /// Applies what may be applied, on the calling thread; returns whether anything was.
+    /// Applies all applicable records, on the calling thread; returns whether anything was.
     ///
     /// # Errors
     /// The data component failed, now or before. The log is stopped. [`Error::Stalled`].
     pub fn run_proxy(&self) -> Result<bool, Error> {
-        // What waits is in memory, too.
+        // Waiting records are in memory, too.
         self.run_proxy_within(self.options.lag_bytes.min(self.options.memory_bytes / 2))
     }
 
-    /// The same; what is younger than an active transaction waits only up to this many bytes.
+    /// The same; records younger than an active transaction wait only up to `lag_limit` bytes.
     fn run_proxy_within(&self, lag_limit: usize) -> Result<bool, Error> {
         let limits = (lag_limit, self.options.store_patience);
         self.proxy.run(&self.log, &self.timestamps, &self.data, limits)
     }
 
-    /// What the thread of the proxy does when there may be something to apply.
+    /// Runs the proxy on its thread, when there may be something to apply.
     ///
     /// # Errors
     /// The data component failed, now or before. The log is stopped.
@@ -131,8 +131,8 @@ impl TransactionComponent {
         Ok(())
     }
 
-    /// Has applied what may be applied; with `is_all` whatever the horizon, until it is enough.
-    /// Where there is a thread of the proxy, that applies, and this waits.
+    /// Has all applicable records applied; with `is_all` whatever the horizon, until `is_enough`.
+    /// If there is a thread of the proxy, the proxy's thread applies, and the caller waits.
     ///
     /// # Errors
     /// The log has stopped. [`Error::Stalled`].

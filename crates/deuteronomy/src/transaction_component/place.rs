@@ -1,4 +1,4 @@
-//! A position in a stream, in one word.
+//! A position in a stream, in a single word.
 
 use hyades_wal::Lsn;
 

@@ -1,28 +1,28 @@
-//! Ranges: which keys writers have put into the version table, and which ranges were scanned.
+//! Ranges: the keys put into the version table by writers, and the scanned ranges.
 //!
-//! A scan N1 notes its range, N2 takes the keys of the table in a piece of it, N3 those of the data
-//! component in that piece, N4 reads each key of the table by the rule for single keys, and takes
-//! what only the data component has; so piece by piece. If it ends early, N5 its note ends with the
-//! last key that it has read. A writer M1 has its key in the table's index before its version is
-//! there, and M2 looks for noted scans of younger transactions afterwards. So of a scan and an
-//! older writer one finds the other: if the note comes after M2, it comes after M1, and N2 finds
-//! the key, or the key has left the table since, and N3 finds what was applied before that. Each of
-//! these orders is needed (`docs/protocols/scans.md`, D15; also why scans are a list and not
-//! stamps of gaps).
+//! A scan N1 notes its range, N2 takes the keys of the table in a piece of the range, N3 the keys
+//! of the data component in the piece, N4 reads each key of the table by the rule for single keys,
+//! and takes the keys only in the data component; so piece by piece. After an early end, N5 the
+//! scan's note ends with the last key read. A writer M1 has its key in the table's index before its
+//! version is there, and M2 looks for noted scans of younger transactions afterwards. So of a scan
+//! and an older writer at least one finds the other: a note after M2 comes after M1, and N2 finds
+//! the key, or the key has left the table since, and N3 finds the operation applied before. Each of
+//! these orders is needed (`docs/protocols/scans.md`, D15; also why scans are a list and not stamps
+//! of gaps).
 //!
-//! The index is a tree of the standard library under one lock. An entry of `hyades-index`, which
-//! has no such lock, would take about 95 bytes instead of 40 (four words and a pointer in a leaf,
-//! and a key in an allocation of its own), of a budget that is for versions. All that is spent
-//! here, waiting included, is 0.1 % of the time where keys stay in memory, and 3 % where a tenth of
-//! the reads is fetched (`docs/performance.md`).
+//! The index is a tree of the standard library under one lock. An entry of `hyades-index`, without
+//! a lock, would take about 95 bytes instead of 40 (four words and a pointer in a leaf, and a key
+//! in a separate allocation), of a budget meant for versions. The time spent here, including waits,
+//! is 0.1 % where keys stay in memory, and 3 % where a tenth of the reads is fetched
+//! (`docs/performance.md`).
 //!
 //! Invariants:
-//! - Every key that a scan has read, present or absent, is in the range of its note, or its note is
-//!   part of `everything`, as long as an older transaction may write. What a scan has not read, N5
-//!   may leave out at any time.
+//! - Every key read by a scan, present or absent, is in the range of its note, or the note is part
+//!   of `everything`, as long as an older transaction may write. Keys not read by the scan, N5 may
+//!   leave out at any time.
 //! - A key is in the index exactly if its record has had versions of writers (`entered`). Both
 //!   change under the latch of its bucket.
-//! - The notes are within both of their limits, and none is above `last_scan` once its scan reads.
+//! - The notes are within both limits, and none is above `last_scan` once its scan reads.
 
 use crate::data_component::{KeyRange, ScanOrder};
 use crate::key::Key;
@@ -33,11 +33,11 @@ use hyades_platform::sync::{
 use std::collections::BTreeSet;
 use std::ops::Bound;
 
-/// With more scans than this noted, the whole key space counts as scanned.
+/// The most noted scans; with more, the whole key space counts as scanned.
 const MOST_NOTES: usize = 1024;
-/// The bytes that an entry of the index takes, about. A long key is that of the record.
+/// The approximate bytes of an entry of the index. A long key shares the record's bytes.
 pub(super) const ENTRY_BYTES: usize = 40;
-/// The bytes that a note takes without its keys, about.
+/// The approximate bytes of a note without its keys.
 const NOTE_BYTES: usize = 96;
 
 type OwnedRange = (Bound<Box<[u8]>>, Bound<Box<[u8]>>);
@@ -46,7 +46,7 @@ type OwnedRange = (Bound<Box<[u8]>>, Bound<Box<[u8]>>);
 struct Note {
     range: OwnedRange,
     ts: u64,
-    /// Tells it from others of its transaction.
+    /// Tells the note from other notes of its transaction.
     number: u64,
 }
 
@@ -65,14 +65,14 @@ struct Notes {
     notes: Vec<Note>,
     /// The bytes of the notes, about.
     bytes: usize,
-    /// The whole key space was scanned at this timestamp.
+    /// The timestamp of a scan of the whole key space.
     everything: u64,
     /// How many were ever added.
     added: u64,
 }
 
 impl Notes {
-    /// Drops the notes below this timestamp, if no writer is older.
+    /// Drops the notes below `oldest_active`, if no writer is older.
     fn forget_below(&mut self, oldest_active: u64) {
         self.notes.retain(|note| {
             note.ts >= oldest_active && !broken!(ForgetScans) || {
@@ -82,9 +82,9 @@ impl Notes {
         });
     }
 
-    /// Takes a note, if there is room for it. Otherwise the whole key space counts as scanned by
-    /// all those noted, which costs older writers aborts, and loses nothing. All are dropped then,
-    /// so a note that is missing afterwards is part of `everything`.
+    /// Takes a note, if there is room. Otherwise the whole key space counts as scanned by all noted
+    /// scans, at the cost of aborts of older writers, without a loss. All notes are dropped then,
+    /// so a note missing afterwards is part of `everything`.
     fn add(&mut self, note: Note, byte_limit: usize) {
         let bytes = note.bytes();
         if self.notes.len() >= MOST_NOTES || self.bytes + bytes > byte_limit {
@@ -100,7 +100,7 @@ impl Notes {
         }
     }
 
-    /// N5: the range of a note ends with this key. Not if the note is part of `everything`, or if
+    /// N5: the range of a note ends with `key`. Not if the note is part of `everything`, or if
     /// there is no room for the key.
     fn end_at(&mut self, number: u64, key: &[u8], order: ScanOrder, byte_limit: usize) {
         if self.bytes + key.len() > byte_limit {
@@ -127,12 +127,12 @@ pub(crate) struct Ranges {
     keys: RwLock<BTreeSet<Key>>,
     notes: Mutex<Notes>,
     /// At least the timestamp of every noted scan: writers at or above it need not look. Raised
-    /// before a scan goes on, read by writers after their version is in place. SeqCst: the one or
-    /// the other finds the other.
+    /// before a scan goes on, read by writers after their version is in place. SeqCst: at least one
+    /// of the two finds the other.
     last_scan: AtomicU64,
-    /// The most bytes that notes may take.
+    /// The most bytes of notes.
     note_bytes: usize,
-    /// About how many bytes index and notes take. A sum, which orders nothing: Relaxed.
+    /// The approximate bytes of index and notes. A sum without an ordering role: Relaxed.
     bytes: AtomicUsize,
 }
 
@@ -155,7 +155,7 @@ fn is_in((from, to): &OwnedRange, key: &[u8]) -> bool {
 }
 
 impl Ranges {
-    /// No keys and no scans, whose notes may take this many bytes.
+    /// Makes empty ranges; notes of scans may take `note_bytes` bytes.
     pub fn new(note_bytes: usize) -> Self {
         Self {
             keys: RwLock::new(BTreeSet::new()),
@@ -181,27 +181,28 @@ impl Ranges {
         let before = notes.bytes;
         let changed = change(&mut notes);
         debug_assert!(notes.notes.len() <= MOST_NOTES && notes.bytes <= self.note_bytes);
-        // Added before it is subtracted: the sum does not wrap.
+        // Added before the subtraction: the sum does not wrap.
         self.bytes.fetch_add(notes.bytes, Ordering::Relaxed);
         self.bytes.fetch_sub(before, Ordering::Relaxed);
         changed
     }
 
-    /// M1: the key has, or is about to have, versions in the table. Under its bucket's latch.
+    /// M1: the key has, or is about to have, versions in the table. Under the latch of the key's
+    /// bucket.
     pub fn enter(&self, key: &Key) {
         self.bytes.fetch_add(ENTRY_BYTES, Ordering::Relaxed);
         let is_new = self.keys.write().unwrap_or_else(|e| e.into_inner()).insert(key.clone());
         debug_assert!(is_new, "a key enters that has not left");
     }
 
-    /// E4: the key leaves the table. Under its bucket's latch.
+    /// E4: the key leaves the table. Under the latch of the key's bucket.
     pub fn leave(&self, key: &[u8]) {
         let was_there = self.keys.write().unwrap_or_else(|e| e.into_inner()).remove(key);
         debug_assert!(was_there, "a key leaves that never entered");
         self.bytes.fetch_sub(ENTRY_BYTES, Ordering::Relaxed);
     }
 
-    /// M2: whether a transaction younger than this has scanned over the key.
+    /// M2: whether a transaction younger than `ts` has scanned over the key.
     pub fn is_scanned_by_younger(&self, key: &[u8], ts: u64) -> bool {
         checker_fence();
         if self.last_scan.load(Ordering::SeqCst) <= ts || broken!(WriteBelowScan) {
@@ -229,17 +230,17 @@ impl Ranges {
         number
     }
 
-    /// N5: the scan of a note has ended with this key, and has read nothing behind it.
+    /// N5: the scan of a note has ended with `key`, and has read nothing behind.
     pub fn end_note(&self, number: u64, key: &[u8], order: ScanOrder) {
         self.with_notes(|notes| notes.end_at(number, key, order, self.note_bytes));
     }
 
-    /// Drops the notes that mean nothing any more.
+    /// Drops the notes without a meaning any more.
     pub fn forget_below(&self, oldest_active: u64) {
         self.with_notes(|notes| notes.forget_below(oldest_active));
     }
 
-    /// N2: the first keys of the table in the range, in this order; at most `most`.
+    /// N2: returns the first keys of the table in the range, in `order`; at most `most`.
     pub fn keys(&self, range: KeyRange<'_>, order: ScanOrder, most: usize) -> Vec<Key> {
         let keys = self.keys.read().unwrap_or_else(|e| e.into_inner());
         let keys = keys.range::<[u8], _>(range);
@@ -304,7 +305,7 @@ mod tests {
         let number = ranges.note((Bound::Unbounded, Bound::Included(b"y")), 8, 1);
         ranges.end_note(number, b"x", ScanOrder::Descending);
         assert!(!scanned(b"w") && scanned(b"x") && scanned(b"y") && !scanned(b"z"));
-        // Two more notes are within the limit of bytes but for their keys: all become one.
+        // Two more notes are within the limit of bytes but for the keys: all become one.
         let number = ranges.note((Bound::Included(b"g"), Bound::Unbounded), 9, 1);
         ranges.note((Bound::Included(b"m"), Bound::Included(b"m")), 9, 1);
         assert_eq!(ranges.bytes(), NOTE_BYTES + 2);
@@ -336,8 +337,9 @@ mod loom_tests {
     use loom::sync::Arc as LoomArc;
     use loom::thread;
 
-    /// W5 enters a key and looks for scans; S7 notes its range and takes the keys: one finds the
-    /// other, also while another scan ends its note early, or the notes are full.
+    /// Writer W5, of timestamp 5, enters a key and looks for scans; scan S7 notes its range and
+    /// takes the keys: at least one finds the other, also while another scan ends its note early,
+    /// or the notes are full.
     fn one_finds_the_other(note_bytes: usize, other_ends_early: bool) {
         let mut model = loom::model::Builder::new();
         // With a third thread all schedules would take minutes.
@@ -345,7 +347,7 @@ mod loom_tests {
         model.check(move || {
             let ranges = LoomArc::new(Ranges::new(note_bytes));
             let number = ranges.note((Bound::Unbounded, Bound::Unbounded), 6, 1);
-            // The other scan is younger than W5 as well: it is told apart by its range.
+            // The other scan is younger than W5 as well: told apart by its range.
             ranges.end_note(number, b"a", ScanOrder::Ascending);
             let writer = {
                 let ranges = ranges.clone();

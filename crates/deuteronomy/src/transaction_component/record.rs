@@ -3,28 +3,28 @@
 use crate::data_component::{MAX_TS, Operation};
 use hyades_wal::{Lsn, compress, varint};
 
-/// Stands in the place of a timestamp, which it is not, before a record that has parts.
+/// A mark, not a timestamp, in the place of the timestamp of a record with parts.
 const PARTED: u64 = 0;
 
-/// The parts of a transaction that come before its record, in the same stream.
+/// The parts of a transaction before its record, in the same stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Parts {
-    /// Where the first one begins.
+    /// The start of the first part.
     pub first: Lsn,
-    /// How many they are; at least 1.
+    /// The number of parts; at least 1.
     pub count: u64,
 }
 
-/// A record that was read.
+/// A record read from the log.
 #[derive(Debug)]
 pub(crate) struct ReadRecord<'r> {
     pub ts: u64,
     pub parts: Option<Parts>,
-    /// Without those of its parts, in ascending order of keys.
+    /// The operations, without the parts', in ascending order of keys.
     pub operations: Vec<Operation<'r>>,
 }
 
-/// Appends parts, timestamp and vector, without the lanes that the anchor covers.
+/// Appends parts, timestamp and vector, without the lanes covered by the anchor.
 pub(crate) fn put_head<A>(
     out: &mut Vec<u8>,
     parts: Option<Parts>,
@@ -46,9 +46,9 @@ pub(crate) fn put_part_head(out: &mut Vec<u8>, ts: u64) {
     varint::put(out, ts);
 }
 
-/// The most bytes that an operation takes beside its key and its value.
+/// The most bytes of an operation without its key and value.
 const OPERATION_BYTES: usize = 20;
-/// The most bytes that the head of a part takes.
+/// The most bytes of the head of a part.
 pub(crate) const PART_HEAD_BYTES: usize = 10;
 
 /// At most how many bytes an operation takes in a frame.
@@ -56,12 +56,12 @@ pub(crate) fn operation_bytes(key: &[u8], value: Option<&[u8]>) -> usize {
     OPERATION_BYTES + key.len() + value.map_or(0, <[u8]>::len)
 }
 
-/// At most how many bytes a part takes that has this operation alone.
+/// Returns the most bytes of a part with a single operation.
 pub(crate) fn part_bytes(key: &[u8], value: Option<&[u8]>) -> usize {
     PART_HEAD_BYTES + operation_bytes(key, value)
 }
 
-/// Appends an operation; its timestamp is the record's.
+/// Appends an operation; the timestamp is the record's.
 pub(crate) fn put_operation(out: &mut Vec<u8>, key: &[u8], value: Option<&[u8]>) {
     varint::put(out, (key.len() as u64) << 1 | u64::from(value.is_none()));
     out.extend_from_slice(key);
@@ -71,7 +71,7 @@ pub(crate) fn put_operation(out: &mut Vec<u8>, key: &[u8], value: Option<&[u8]>)
     }
 }
 
-/// Reads a record; its vector into `vector`.
+/// Reads a record; the vector into `vector`.
 ///
 /// # Errors
 /// The bytes are not a record; the text says why.
@@ -101,7 +101,7 @@ pub(crate) fn read<'r>(
     Ok(ReadRecord { ts, parts, operations })
 }
 
-/// The timestamp of a record, and whether it has parts; None if it cannot be read.
+/// The timestamp of a record, and whether the record has parts; None if unreadable.
 pub(crate) fn read_ts(record: &[u8]) -> Option<(u64, bool)> {
     let mut rest = record;
     let mark = number(&mut rest)?;
@@ -112,7 +112,7 @@ pub(crate) fn read_ts(record: &[u8]) -> Option<(u64, bool)> {
     Some((ts?, true))
 }
 
-/// Reads the head of a part: the timestamp of its transaction, and the bytes of its operations.
+/// Reads the head of a part: the timestamp of the transaction, and the bytes of the operations.
 ///
 /// # Errors
 /// The bytes are not a part; the text says why.
@@ -133,7 +133,7 @@ fn check_ts(ts: u64) -> Result<(), &'static str> {
     }
 }
 
-/// Reads operations up to the end of the bytes, in their order.
+/// Reads operations up to the end of the bytes, in order.
 ///
 /// # Errors
 /// The bytes are not operations; the text says why.
@@ -210,7 +210,7 @@ mod tests {
         let (ts, operations) = read_part(&part).unwrap();
         let operations = read_operations(operations, ts).unwrap();
         assert_eq!((ts, operations.len(), operations[1].key), (MAX_TS, 2, &b"a"[..]));
-        // None of a transaction that is there, and one that states a number of none.
+        // No parts, no timestamp, and records that are cut off.
         for wrong in [&[0, 5, 0, 7, 0][..], &[0, 5, 1, 0, 0], &[0, 5, 1], &[0]] {
             assert!(read(wrong, &[0], &mut [0]).is_err(), "{wrong:?}");
         }

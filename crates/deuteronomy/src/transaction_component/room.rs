@@ -1,16 +1,16 @@
-//! Room where the budget of memory is exhausted by what is not committed: the youngest transaction
-//! that has written is aborted, older ones go on.
+//! Room where the budget of memory is exhausted by uncommitted writes: the youngest writing
+//! transaction is aborted, older transactions go on.
 //!
-//! A transaction that needs room says so to the youngest one above it that has written. That one
-//! aborts at its next write, or commits before; either way what it has written can leave. Then the
-//! next one is told. A snapshot tells none, as it aborts no transaction, and leaves no room to
-//! others: what it has read can leave at once. Invariants:
-//! - Only the older waits for the younger, and here only: so never in a circle with those that wait
-//!   for an older one, which do so for a bounded time.
-//! - While a transaction waits for room, no younger one gets any of the last quarter. So what
-//!   others leave is for the oldest that waits: it gets room if the rest of the budget is not with
-//!   transactions that are older still.
-//! - A transaction that is told to abort was active, and had written, when it was told.
+//! A transaction in need of room tells the youngest writing transaction above. The told transaction
+//! aborts at its next write, or commits before; either way its writes can leave. Then the next
+//! transaction is told. A snapshot tells none, because a snapshot aborts no transaction, and leaves
+//! no room to other transactions: the versions read by a snapshot can leave at once. Invariants:
+//! - Only the older waits for the younger, and here only: so never in a circle with waits for an
+//!   older transaction; those waits are bounded in time.
+//! - While a transaction waits for room, no younger transaction gets any of the last quarter. So
+//!   freed room is for the oldest waiting transaction: the oldest gets room if the rest of the
+//!   budget is not with still older transactions.
+//! - A transaction told to abort was active, and had written, at the time.
 
 use super::TransactionComponent;
 use super::work::Work;
@@ -22,27 +22,28 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// How often a transaction that waits looks again.
+/// The pause between two looks of a waiting transaction.
 const PAUSE: Duration = Duration::from_micros(200);
-/// After this part of its patience it tells another one as well.
+/// The part of its patience after which a waiting transaction tells another transaction as well.
 const PART_TO_NEXT: u64 = 8;
-/// A transaction that has found no younger one so often, and no room, is the youngest: one that had
-/// been given room before it waited may have come and gone once.
+/// The number of looks without a younger transaction, and without room, after which a transaction
+/// counts as the youngest: a younger transaction with room from before the wait may have come and
+/// gone once.
 const ALONE: u32 = 2;
 
-/// The transactions that wait for room.
+/// The transactions waiting for room.
 #[derive(Debug)]
 pub(crate) struct Room {
-    /// Their timestamps, and places among the announcements.
+    /// The timestamps of waiting transactions, and their places among the announcements.
     waiting: Mutex<BTreeSet<(u64, usize)>>,
-    /// The lowest of these timestamps; above all if there are none. Written under the lock.
-    /// Relaxed: a transaction that misses one gets a little room.
+    /// The lowest waiting timestamp; above all if there is none. Written under the lock. Relaxed:
+    /// after a missed change a transaction gets a little room.
     oldest: AtomicU64,
-    /// How many transactions were aborted. Relaxed: it orders nothing.
+    /// The number of aborted transactions. Relaxed: the count orders nothing.
     shed: AtomicU64,
 }
 
-/// A transaction that waits, until this is dropped.
+/// A waiting transaction, until the value is dropped.
 struct WaitsForRoom<'r> {
     room: &'r Room,
     waiter: (u64, usize),
@@ -54,10 +55,10 @@ impl Room {
         Self { waiting: Mutex::default(), oldest, shed }
     }
 
-    /// Whether what room there is should be left to an older transaction.
+    /// Whether the available room should be left to an older transaction.
     pub fn is_for_older(&self, work: &Work) -> bool {
         let oldest = self.oldest.load(Ordering::Relaxed);
-        // A transaction that is to begin is younger than all.
+        // A transaction about to begin is younger than all.
         oldest != u64::MAX && !work.is_snapshot && (!work.is_active() || oldest < work.ts)
     }
 
@@ -76,19 +77,19 @@ impl Room {
         WaitsForRoom { room: self, waiter }
     }
 
-    /// Counts a transaction that was aborted for the room that it has.
+    /// Counts a transaction aborted for its room.
     pub fn count_shed(&self) {
         self.shed.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many these are.
+    /// Returns the number of transactions aborted for room.
     pub fn shed(&self) -> u64 {
         self.shed.load(Ordering::Relaxed)
     }
 }
 
 impl WaitsForRoom<'_> {
-    /// Whether no older one waits.
+    /// Whether no older transaction waits.
     fn is_oldest(&self) -> bool {
         locked(&self.room.waiting).first() == Some(&self.waiter)
     }
@@ -104,10 +105,10 @@ impl Drop for WaitsForRoom<'_> {
 
 impl TransactionComponent {
     /// Waits until there is room, where [`make_room`](Self::make_room) could make none, or has to
-    /// leave it to an older transaction.
+    /// leave the room to an older transaction.
     ///
     /// # Errors
-    /// [`Abort::Shed`]: the transaction is the youngest, or has waited for too long; or it is a
+    /// [`Abort::Shed`]: the transaction is the youngest, or has waited for too long, or is a
     /// snapshot.
     pub(super) fn wait_for_room(&self, work: &Work) -> Result<(), Error> {
         let shed = || Err(Abort::Shed.into());
@@ -115,17 +116,18 @@ impl TransactionComponent {
             return shed();
         }
         if self.options.log.stepped {
-            // Where one thread does all work, it would wait for itself.
+            // Where a single thread does all work, the thread would wait for itself.
             self.timestamps.shed_youngest_above(work.ts);
             return shed();
         }
         let patience = u64::try_from(self.options.room_patience.as_nanos()).unwrap_or(u64::MAX);
         let until = clock::monotonic_ns().saturating_add(patience);
         let waits = self.room.begin_to_wait(work);
-        // The last one that was told to abort, and when; and how often there was none to tell.
+        // The transaction last told to abort, and the time; and the number of looks with none to
+        // tell.
         let (mut told, mut alone): (Option<(u64, u64)>, u32) = (None, 0);
         loop {
-            // Before: one that ends meanwhile may leave room only when it was looked for.
+            // Before: a transaction ending meanwhile may leave room only after the look for room.
             let is_youngest = !self.timestamps.is_younger_writing(work.ts);
             if waits.is_oldest() {
                 match self.collect() {
@@ -143,7 +145,7 @@ impl TransactionComponent {
             };
             if waits.is_oldest() && !told.is_some_and(is_leaving) {
                 let next = self.timestamps.shed_youngest_above(work.ts);
-                // Without another one, those that were told have not ended yet.
+                // Without another transaction, the told transactions have not ended yet.
                 told = next.map_or(told, |younger| Some((younger, now)));
             }
             std::thread::sleep(PAUSE);

@@ -1,9 +1,9 @@
-//! What a scan does, piece by piece: see [`Ranges`](super::ranges) for the order of its steps.
+//! The work of a scan, piece by piece: see [`Ranges`](super::ranges) for the order of the steps.
 //!
-//! A piece is a range that begins where the last one has ended. It ends with the last key that the
-//! index or the data component was asked for, whichever comes first, or with the scan's range. So
-//! each key of the range lies in one piece, in which N2 comes before N3; and what a piece takes of
-//! memory has a limit, however many keys the range has.
+//! A piece is a range beginning at the end of the last piece. A piece ends with the last key
+//! requested from the index or from the data component, at the earlier of the two, or with the
+//! scan's range. So each key of the range lies in a single piece, with N2 before N3; and the memory
+//! of a piece has a limit, for any number of keys in the range.
 
 use super::TransactionComponent;
 use super::ranges::Ranges;
@@ -17,25 +17,25 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// A key that has a value, and the value.
+/// A key with a value, and the value.
 pub type Row = (Arc<[u8]>, Value);
 
-/// The least and the most keys that a piece takes of the index, and of the data component.
+/// The least and the most keys of a piece from the index, and from the data component.
 const PIECE: (usize, usize) = (16, 1024);
-/// A piece ends when it has this many bytes of the data component.
+/// The bytes from the data component at which a piece ends.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// What a scan has found of a key.
+/// A scan's finding about a key.
 enum Candidate {
-    /// It is read by the rule for single keys.
+    /// The key is read by the rule for single keys.
     InTable,
-    /// Only the data component has it: this value.
+    /// Only the data component has the key, with the given value.
     InData(Value),
-    /// Only the data component has it, and newer than the transaction may read.
+    /// Only the data component has the key, too new for the transaction.
     TooNew,
 }
 
-/// The candidates of a piece, and what is left of the range behind it; None if nothing is.
+/// The candidates of a piece, and the start of the rest of the range behind; None without a rest.
 struct Piece {
     candidates: BTreeMap<Arc<[u8]>, Candidate>,
     rest_behind: Option<Arc<[u8]>>,
@@ -49,7 +49,7 @@ fn behind<'r>(range: KeyRange<'r>, key: &'r [u8], order: ScanOrder) -> KeyRange<
     }
 }
 
-/// The range up to a key, which belongs to it.
+/// The range up to and including a key.
 fn up_to<'r>(range: KeyRange<'r>, key: &'r [u8], order: ScanOrder) -> KeyRange<'r> {
     match order {
         ScanOrder::Ascending => (range.0, Bound::Included(key)),
@@ -66,8 +66,8 @@ fn is_behind(first: &[u8], second: &[u8], order: ScanOrder) -> bool {
 }
 
 impl TransactionComponent {
-    /// N1 to N5: hands the keys of a range that have values, with these, to `each`, in this order,
-    /// until it says that it is enough. `expected` is about how many it will take.
+    /// N1 to N5: hands the keys of a range with values, and the values, to `each`, in `order`,
+    /// until `each` breaks off. `expected` is the approximate number of rows taken.
     pub fn scan(
         &self,
         work: &mut Work,
@@ -78,22 +78,23 @@ impl TransactionComponent {
     ) -> Result<(), Error> {
         work.check()?;
         let ranges = self.versions.ranges.as_ref().ok_or(Error::NoRanges)?;
-        // No key is longer, so what is noted and looked up needs no longer bound.
+        // No key is longer, so notes and look-ups need no longer bound.
         let range = cut_bounds(range, self.limits.key_bytes);
         if is_empty(range) {
             return Ok(());
         }
         self.make_room_for(work)?;
-        // No writer is old enough to put something into what a snapshot has scanned.
+        // No writer is old enough to write into the range scanned by a snapshot.
         let is_noted = !work.is_snapshot;
         let oldest_active = if is_noted { self.timestamps.oldest_active() } else { 0 };
-        // The own announcement keeps the note: its timestamp is not below the oldest active one.
+        // The own announcement keeps the note: the note's timestamp is not below the oldest active
+        // timestamp.
         let note = || ranges.note(range, work.ts(), oldest_active);
         let mut noted = (is_noted && !broken!(NoteAfterScan)).then(note);
         let (mut most, mut last) = (expected.clamp(PIECE.0, PIECE.1), None::<Arc<[u8]>>);
         loop {
             let rest = last.as_deref().map_or(range, |last| behind(range, last, order));
-            // Between the bounds of a range that holds one key more nothing may be left.
+            // Between the bounds of a rest for a single further key nothing may be left.
             let (ended, next) = match is_empty(rest) {
                 true => (None, None),
                 false => {
@@ -128,7 +129,7 @@ impl TransactionComponent {
         limit: usize,
     ) -> Result<Vec<Row>, Error> {
         let mut rows = Vec::new();
-        // A scan that is to return nothing reads an empty range.
+        // A scan with limit 0 reads an empty range.
         let nothing = Bound::Excluded(&b""[..]);
         let range = if limit == 0 { (nothing, nothing) } else { range };
         self.scan(work, range, order, limit, &mut |row| {
@@ -141,7 +142,7 @@ impl TransactionComponent {
         Ok(rows)
     }
 
-    /// N2, N3: what the next piece of a range may hold.
+    /// N2, N3: the candidates of the next piece of a range.
     fn piece(
         &self,
         work: &mut Work,
@@ -184,7 +185,7 @@ impl TransactionComponent {
         if passed > 0 {
             self.passed.fetch_add(passed, Ordering::Relaxed);
         }
-        // Of a key that is absent as well: what has deleted it may be forgotten.
+        // For an absent key as well: the deleting operation may be forgotten.
         if !broken!(ForgetScanned) {
             work.depends_on_durable = true;
         }
@@ -193,16 +194,16 @@ impl TransactionComponent {
             candidates.extend(late.map(|key| (key.into(), Candidate::InTable)));
         }
         if let Some(ended_at) = ended_at {
-            // Keys of the index behind it come with the next piece, which looks for them anew.
+            // Keys of the index behind it come with the next piece, looked for anew.
             candidates.retain(|key, _| !is_behind(&ended_at, key, order));
             end = Some(ended_at);
         }
         Ok(Piece { candidates, rest_behind: end })
     }
 
-    /// N4: reads the candidates and hands them on. Returns the key with which the scan has ended,
-    /// if it has. Keys that were found deleted, below the timestamp, leave the table: a queue has
-    /// them in front of all others.
+    /// N4: reads the candidates and hands them on. Returns the last key of an ended scan, if ended.
+    /// Keys found deleted, below the timestamp, leave the table: a queue has deleted keys in front
+    /// of all others.
     fn read_piece(
         &self,
         work: &mut Work,
@@ -241,7 +242,7 @@ impl TransactionComponent {
         }
     }
 
-    /// Of the mutation that takes a key for absent whose versions have left the table.
+    /// For the mutation that takes a key with evicted versions for absent.
     fn is_skipped(&self, key: &[u8]) -> bool {
         broken!(SkipEvictedInScan) && !self.versions.has_versions(key)
     }

@@ -1,20 +1,21 @@
-//! The clock, and what each session has announced: its timestamp, and where it may have reserved.
+//! The clock, and the announcements of each session: the timestamp, and the positions of possible
+//! reservations.
 //!
-//! An announcement is made *before* what it announces is drawn. Otherwise a session that has drawn
-//! and not yet announced is missed, and what it needs is removed (`docs/protocols/deuteronomy.md`,
-//! D9).
+//! An announcement is made *before* the announced timestamp is drawn. Otherwise a session is missed
+//! between drawing and announcing, and the versions needed by the session are removed
+//! (`docs/protocols/deuteronomy.md`, D9).
 //!
-//! For transactions and positions Release and Acquire are enough, since what is announced is drawn
-//! by a read-modify-write: a thread that has read the clock above a timestamp has read the drawing
-//! of it, or a later one, and sees what was announced before; and a thread that knows a frame to be
-//! durable has that from the flusher, which has it from the session that has reserved it. A
-//! snapshot draws nothing: there the order is that of SeqCst.
+//! For transactions and positions Release and Acquire are enough, since an announced timestamp is
+//! drawn by a read-modify-write: a thread with a clock read above a timestamp has read the
+//! timestamp's drawing, or a later drawing, and sees the earlier announcement; and a thread's
+//! knowledge of a durable frame comes from the flusher, and the flusher's from the reserving
+//! session. A snapshot draws nothing: there the order is the order of SeqCst.
 //!
-//! A snapshot draws no timestamp: it reads as of just below the *horizon*, below which every
-//! transaction has ended. It is announced as a transaction at the horizon would be, so what it
-//! reads is kept. Invariant: no oldest timestamp that a thread goes by is above the horizon of a
-//! snapshot that has been announced before that thread looked for one; the horizon is at or above
-//! all that threads went by before.
+//! A snapshot draws no timestamp: the snapshot reads as of just below the *horizon*; below the
+//! horizon every transaction has ended. The snapshot is announced like a transaction at the
+//! horizon, so the versions read are kept. Invariant: no oldest timestamp used by a thread is above
+//! the horizon of a snapshot announced before the thread looked for an oldest timestamp; the
+//! horizon is at or above all oldest timestamps used before.
 
 use super::place::Place;
 use crate::data_component::{LAST_TS, MAX_TS};
@@ -26,51 +27,52 @@ use std::sync::{Mutex, MutexGuard};
 /// The announcement of a session without a transaction: above all timestamps.
 const IDLE: u64 = u64::MAX;
 
-/// In the announcement of a transaction that has written: it is to abort.
+/// In the announcement of a writing transaction: the transaction is to abort.
 const IS_SHED: u64 = 1 << 63;
 
-/// What a session has announced. Written by the session, read by all threads that look for the
-/// oldest active timestamp or for a complete prefix of a stream: see the head of the file.
+/// The announcements of a session. Written by the session, read by all threads in search of the
+/// oldest active timestamp or of a complete prefix of a stream: see the head of the file.
 #[derive(Debug)]
 struct Announcement {
-    /// A lower bound of the timestamp of its transaction.
+    /// A lower bound of the timestamp of the session's transaction.
     ts: AtomicU64,
-    /// A value that the clock has had, for the next announcement: that need not read the clock,
-    /// which other sessions write. Used by the session alone, Relaxed; no step for the checker of
-    /// schedules.
+    /// A past value of the clock, for the next announcement: the announcement need not read the
+    /// clock, a variable written by other sessions. Used by the session alone, Relaxed; no step for
+    /// the checker of schedules.
     seen: std::sync::atomic::AtomicU64,
-    /// A [`Place`]: a lower bound of the position of a record that it has not handed to the proxy.
+    /// A [`Place`]: a lower bound of the position of a record not yet handed to the proxy.
     reserving: AtomicU64,
-    /// A [`Place`]: a lower bound of the position of the first part of its transaction, until the
+    /// A [`Place`]: a lower bound of the position of the first part of the transaction, until the
     /// record is handed to the proxy. Written and read as `reserving`.
     holding: AtomicU64,
-    /// The timestamp of its transaction, if that has written and not ended, and whether it is to
-    /// abort ([`IS_SHED`]); 0 otherwise. Written by the session; others set the bit by an exchange,
-    /// which fails once the transaction has ended. Relaxed: it orders nothing.
+    /// The timestamp of a transaction with writes, not yet ended, and whether the transaction is to
+    /// abort ([`IS_SHED`]); 0 otherwise. Written by the session; other sessions set the bit by an
+    /// exchange; the exchange fails once the transaction has ended. Relaxed: the word orders
+    /// nothing.
     writing: AtomicU64,
 }
 
-/// The clock of a database, and the announcements of its sessions.
+/// The clock of a database, and the announcements of the sessions.
 #[derive(Debug)]
 pub(crate) struct Timestamps {
     /// The next timestamp.
     clock: Padded<AtomicU64>,
-    /// The highest oldest timestamp that a thread has found: all below have ended. Raised before it
-    /// is used, read by snapshots after they have announced themselves (SeqCst: the one or the
-    /// other finds the other).
+    /// The highest oldest timestamp found by a thread: all transactions below have ended. Raised
+    /// before its use, read by snapshots after their announcement (SeqCst: at least one of the two
+    /// finds the other).
     horizon: Padded<AtomicU64>,
-    /// How many snapshots there are, or are about to be. Raised before they are announced.
+    /// The number of present and imminent snapshots. Raised before their announcement.
     snapshots: AtomicUsize,
     announced: Box<[Padded<Announcement>]>,
-    /// Places at or above this one were never taken: they are not looked at. Raised before a
-    /// session announces anything; read after the clock, or the durable positions. So a session
-    /// whose raise is missed draws above what was read. SeqCst, for snapshots.
+    /// The number of places ever taken: higher places are not looked at. Raised before a session
+    /// announces anything; read after the clock, or the durable positions. So a session with a
+    /// missed raise draws above the value read. SeqCst, for snapshots.
     used: AtomicUsize,
     free: Mutex<Vec<usize>>,
 }
 
 impl Timestamps {
-    /// A clock whose first timestamp is `first`, for this many sessions.
+    /// Makes a clock with the first timestamp `first`, for `sessions` sessions.
     pub fn new(first: u64, sessions: usize) -> Self {
         let idle = |_| {
             let none = || AtomicU64::new(Place::NONE.word());
@@ -121,7 +123,7 @@ impl Timestamps {
         own.ts.store(own.seen.load(Ordering::Relaxed), Ordering::Release);
     }
 
-    /// B2, B3: draws a timestamp; None where they are used up ([`LAST_TS`]).
+    /// B2, B3: draws a timestamp; None where timestamps are used up ([`LAST_TS`]).
     #[inline]
     pub fn draw(&self, at: usize) -> Option<u64> {
         let own = &self.announced[at];
@@ -139,18 +141,18 @@ impl Timestamps {
         Some(ts)
     }
 
-    /// Withdraws the announcement. Release: what the transaction has left behind is visible to
-    /// those that find it idle.
+    /// Withdraws the announcement. Release: the versions left by the transaction are visible to a
+    /// thread that finds the session idle.
     #[inline]
     pub fn end(&self, at: usize) {
         self.announced[at].ts.store(IDLE, Ordering::Release);
     }
 
-    /// Announces a snapshot, and returns the horizon: it reads what is below.
+    /// Announces a snapshot, and returns the horizon: the snapshot reads versions below.
     pub fn announce_snapshot(&self, at: usize) -> u64 {
         self.snapshots.fetch_add(1, Ordering::SeqCst);
         let announced = &self.announced[at].ts;
-        // Below everything, until the horizon is known: it may rise meanwhile.
+        // Below everything, until the horizon is known: the horizon may rise meanwhile.
         announced.store(0, Ordering::SeqCst);
         checker_fence();
         let horizon = self.horizon.load(Ordering::SeqCst);
@@ -165,15 +167,15 @@ impl Timestamps {
         debug_assert!(before > 0, "a snapshot ends that did not begin");
     }
 
-    /// The lowest of a timestamp and those announced.
+    /// Returns the lowest of a timestamp and the announced timestamps.
     fn lowest_announced(&self, upper: u64) -> u64 {
         self.announced().iter().fold(upper, |lowest, a| lowest.min(a.ts.load(Ordering::SeqCst)))
     }
 
-    /// O1, O2: a timestamp below which no transaction is active, or will be, and which is at or
-    /// below the horizon of every snapshot. The clock is read first: a transaction that draws below
-    /// it has announced itself before. O3 raises the horizon; then O4 looks for snapshots that may
-    /// have missed that.
+    /// O1, O2: returns a timestamp below which no transaction is active, or will be; the timestamp
+    /// is at or below the horizon of every snapshot. The clock is read first: a transaction with a
+    /// draw below the clock's value has announced itself before. O3 raises the horizon; then O4
+    /// looks for snapshots with a possible miss of the raise.
     pub fn oldest_active(&self) -> u64 {
         let oldest = self.lowest_announced(self.clock.load(Ordering::SeqCst));
         self.horizon.fetch_max(oldest, Ordering::SeqCst);
@@ -189,21 +191,20 @@ impl Timestamps {
         self.clock.load(Ordering::SeqCst)
     }
 
-    /// Announces that the session is about to reserve at or behind this position.
+    /// Announces an imminent reservation of the session at or behind `behind`.
     pub fn announce_reserving(&self, at: usize, stream: usize, behind: Lsn) {
         let bound = Place::new(stream, behind).word();
         self.announced[at].reserving.store(bound, Ordering::Release);
     }
 
     /// The record has been handed to the proxy, or was not written. Release: a thread that finds
-    /// that finds the record, too.
+    /// the announcement withdrawn finds the record, too.
     #[inline]
     pub fn end_reserving(&self, at: usize) {
         self.announced[at].reserving.store(Place::NONE.word(), Ordering::Release);
     }
 
-    /// Announces that the session is about to reserve the first part of a transaction, at or behind
-    /// this position.
+    /// Announces an imminent reservation of the first part of a transaction, at or behind `behind`.
     pub fn announce_holding(&self, at: usize, stream: usize, behind: Lsn) {
         let bound = Place::new(stream, behind).word();
         self.announced[at].holding.store(bound, Ordering::SeqCst);
@@ -214,7 +215,7 @@ impl Timestamps {
         self.announced[at].holding.store(Place::NONE.word(), Ordering::SeqCst);
     }
 
-    /// Announces that the transaction writes: it has memory that only its end gives back.
+    /// Announces a writing transaction: the transaction has memory given back only by its end.
     pub fn announce_writing(&self, at: usize, ts: u64) {
         self.announced[at].writing.store(ts, Ordering::Relaxed);
     }
@@ -232,14 +233,14 @@ impl Timestamps {
         self.announced[at].writing.load(Ordering::Relaxed) & IS_SHED != 0
     }
 
-    /// Whether a transaction above this timestamp has written and not ended.
+    /// Whether a transaction above `ts` has written and not ended.
     pub fn is_younger_writing(&self, ts: u64) -> bool {
         let writing = |a: &Padded<Announcement>| a.writing.load(Ordering::Relaxed) & !IS_SHED;
         self.announced.iter().any(|announced| writing(announced) > ts)
     }
 
-    /// The youngest transaction above this timestamp that has written, and is not to abort yet, is
-    /// to abort now. Returns its timestamp, if there is one.
+    /// Marks the youngest transaction above `ts` with writes, not yet marked, for an abort. Returns
+    /// its timestamp, if any.
     pub fn shed_youngest_above(&self, ts: u64) -> Option<u64> {
         loop {
             let writing = self.announced.iter().map(|announced| &announced.writing);
@@ -255,8 +256,8 @@ impl Timestamps {
     }
 
     /// Lowers the positions of streams: each transaction with a part below has handed its record to
-    /// the proxy. So redo that begins there finds all parts of the others. The positions must have
-    /// been durable before the call, see [`lower_to_handed_over`](Self::lower_to_handed_over).
+    /// the proxy. So redo from there finds all parts of the other transactions. The positions must
+    /// have been durable before the call, see [`lower_to_handed_over`](Self::lower_to_handed_over).
     pub fn lower_to_held(&self, durable: &mut [Lsn]) {
         for announced in self.announced() {
             let place = Place::from_word(announced.holding.load(Ordering::SeqCst));
@@ -266,9 +267,9 @@ impl Timestamps {
         }
     }
 
-    /// Lowers the positions of streams to those up to which all records have been handed to the
-    /// proxy. They must have been durable before the call: a record below was then reserved, and
-    /// announced before that, so it is found here or was handed over already.
+    /// Lowers the positions of streams to the end of the prefix with all records handed to the
+    /// proxy. The positions must have been durable before the call: a record below was then
+    /// reserved, and announced before, so the record is found here or was handed over already.
     pub fn lower_to_handed_over(&self, durable: &mut [Lsn]) {
         for announced in self.announced() {
             let place = Place::from_word(announced.reserving.load(Ordering::SeqCst));

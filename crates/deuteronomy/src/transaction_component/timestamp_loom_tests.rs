@@ -5,8 +5,7 @@ use hyades_platform::sync::AtomicBool;
 use loom::sync::{Arc, Mutex as LoomMutex};
 use loom::thread;
 
-/// O1, O2: below the oldest timestamp that is found every transaction has ended, and what it
-/// has done is seen.
+/// O1, O2: below the oldest timestamp found every transaction has ended, and its effects are seen.
 #[test]
 fn none_below_the_oldest_is_active() {
     loom::model(|| {
@@ -31,8 +30,8 @@ fn none_below_the_oldest_is_active() {
     });
 }
 
-/// A thread that goes by an oldest timestamp leaves what a snapshot reads, whichever came
-/// first; and what is below a snapshot's horizon has ended.
+/// A thread using an oldest timestamp leaves the versions read by a snapshot, in either order; and
+/// transactions below a snapshot's horizon have ended.
 #[test]
 fn no_thread_goes_by_a_timestamp_above_the_horizon_of_a_snapshot() {
     let mut model = loom::model::Builder::new();
@@ -57,7 +56,7 @@ fn no_thread_goes_by_a_timestamp_above_the_horizon_of_a_snapshot() {
                 let at = timestamps.enter().unwrap();
                 let horizon = timestamps.announce_snapshot(at);
                 assert!(horizon == 0 || ended.load(Ordering::Relaxed), "0 is active");
-                // It stays open.
+                // The snapshot stays open.
                 horizon
             })
         };
@@ -69,7 +68,7 @@ fn no_thread_goes_by_a_timestamp_above_the_horizon_of_a_snapshot() {
     });
 }
 
-/// Each record below what counts as complete was handed over.
+/// Each record below the complete positions was handed over.
 #[test]
 fn what_is_complete_was_handed_over() {
     let mut model = loom::model::Builder::new();

@@ -28,7 +28,7 @@ fn a_bound_may_be_old_and_a_session_that_comes_later_is_looked_at() {
         timestamps.end(a);
     }
     assert_eq!(timestamps.oldest_active(), 9);
-    // It has seen the clock when it entered, and may draw below no timestamp from there on.
+    // The session has seen the clock at its entry, and may not draw below that value.
     timestamps.announce(b);
     assert_eq!(timestamps.oldest_active(), 5);
     assert_eq!((timestamps.draw(b), timestamps.oldest_active()), (Some(9), 9));
@@ -108,7 +108,7 @@ fn the_first_part_of_a_transaction_is_held_and_delays_no_record() {
     assert_eq!(durable, [50, 50]);
 }
 
-/// Each place draws one timestamp at or above the last one at most, whenever it was taken.
+/// Each place draws at most a single timestamp at or above `LAST_TS`, whenever the place was taken.
 #[test]
 fn no_timestamp_above_the_highest_is_drawn() {
     let timestamps = Timestamps::new(LAST_TS - 2, MOST_SESSIONS);
@@ -133,8 +133,8 @@ fn no_timestamp_above_the_highest_is_drawn() {
     assert_eq!(timestamps.next(), MAX_TS);
 }
 
-/// Not by the checker of schedules: for it a store and an exchange of another thread, of which
-/// neither has seen the other, may be seen in either order.
+/// Not by the checker of schedules: for the checker a store and an exchange of another thread,
+/// neither with a view of the other, may be seen in either order.
 #[test]
 fn the_one_that_is_told_to_abort_has_not_ended() {
     // And more on a busy machine, until some have been told.

@@ -1,5 +1,5 @@
-//! What a transaction does until it ends, a function per act, in the order of the steps. How it
-//! ends is in [`commit`](super::commit).
+//! The acts of a transaction up to its end, a function per act, in the order of the steps. The end
+//! is in [`commit`](super::commit).
 
 use super::TransactionComponent;
 use super::record;
@@ -11,19 +11,19 @@ use crate::error::{Abort, Error};
 use hyades_platform::broken;
 use hyades_platform::clock;
 
-/// What a look at the version table finds for a read.
+/// The result of a look at the version table for a read.
 #[derive(Debug)]
 pub(crate) enum Looked {
     /// The value.
     Found(Option<Value>),
-    /// The version to read is of this active, older transaction.
+    /// The version to read is of an active, older transaction, given by timestamp.
     Active(u64),
     /// The version to read is in the data component. The number is for the fetch.
     Missing(u64),
 }
 
-/// After this many writes a session looks for the oldest active transaction, to trim records below
-/// it: to look takes cache lines of other sessions, and what is trimmed later costs memory.
+/// The writes of a session between two looks for the oldest active transaction, to trim records
+/// below: a look takes cache lines of other sessions, and late trimming costs memory.
 const WRITES_PER_LOOK: u32 = 16;
 
 impl TransactionComponent {
@@ -43,8 +43,8 @@ impl TransactionComponent {
                 work.ts = ts;
                 break;
             }
-            // There are more entries than sessions, so one is not active. But all of these may be
-            // of transactions that wait for the device.
+            // There are more entries than sessions, so an entry is not active. But all inactive
+            // entries may be of transactions waiting for the device.
             if draws % self.options.transactions == 0
                 && let Err(poisoned) = self.log.flush()
             {
@@ -73,17 +73,17 @@ impl TransactionComponent {
         Ok(())
     }
 
-    /// Begins a snapshot: it reads as of just below the horizon, but never before what its session
-    /// has written.
+    /// Begins a snapshot: the snapshot reads as of just below the horizon, but never before the
+    /// session's own writes.
     ///
     /// # Errors
     /// [`Abort::Shed`]; the log has stopped; [`Abort::Unfinished`], if an older transaction than
-    /// the session's last one takes longer to end than the options allow.
+    /// the session's last transaction takes longer to end than the options allow.
     pub fn begin_snapshot(&self, work: &mut Work) -> Result<(), Error> {
         self.prepare(work)?;
         let mut until = None;
         loop {
-            // It raises the horizon.
+            // The call raises the horizon.
             self.timestamps.oldest_active();
             let horizon = self.timestamps.announce_snapshot(work.at);
             if work.last_written < horizon {
@@ -117,12 +117,12 @@ impl TransactionComponent {
         }
     }
 
-    /// R1 to R5: what the transaction finds of a key without the data component. If that is needed,
-    /// there is room for what it has.
+    /// R1 to R5: looks for a key without the data component. If the data component is needed, there
+    /// is room for its version.
     pub fn look(&self, work: &mut Work, key: &[u8], hash: u64) -> Result<Looked, Error> {
         work.check()?;
         if key.len() > self.limits.key_bytes {
-            // There is none, and never will be: it is neither noted nor asked for.
+            // There is no value, and never will be: the key is neither noted nor asked for.
             return Ok(Looked::Found(None));
         }
         if let Some(write) = work.writes.get(key) {
@@ -134,7 +134,7 @@ impl TransactionComponent {
         };
         match seen {
             Seen::Value(value, writer) => {
-                // One that is applied is durable, and maybe of an earlier incarnation.
+                // An applied version is durable, and maybe of an earlier incarnation.
                 let joins = |ts| self.transactions.join(ts, &mut work.vector);
                 if !writer.is_some_and(joins) {
                     work.depends_on_durable = true;
@@ -152,8 +152,8 @@ impl TransactionComponent {
         }
     }
 
-    /// Keeps the version table within its budget while a transaction runs, which is aborted if it
-    /// could not be.
+    /// Keeps the version table within its budget during a transaction; aborts the transaction on
+    /// failure.
     pub(super) fn make_room_for(&self, work: &mut Work) -> Result<(), Error> {
         let made = match self.timestamps.is_shed(work.at) {
             true => Err(Abort::Shed.into()),
@@ -168,7 +168,7 @@ impl TransactionComponent {
         }
     }
 
-    /// Waits until a transaction has ended; false if that takes longer than the options allow.
+    /// Waits until a transaction has ended; false if the wait exceeds the options' limit.
     fn wait_for_end(&self, writer: u64, until: &mut Option<u64>) -> bool {
         while self.transactions.is_active(writer) {
             if !self.may_wait(until) {
@@ -179,12 +179,12 @@ impl TransactionComponent {
         true
     }
 
-    /// Whether a transaction may go on to wait for an older one. `until` is when it may not any
-    /// more, set by the first call.
+    /// Whether a transaction may go on waiting for an older transaction. `until` is the end of the
+    /// permitted wait, set by the first call.
     pub fn may_wait(&self, until: &mut Option<u64>) -> bool {
         let patience = u64::try_from(self.options.patience.as_nanos()).unwrap_or(u64::MAX);
         let until = *until.get_or_insert_with(|| clock::monotonic_ns().saturating_add(patience));
-        // Where one thread does all work, it would wait for itself.
+        // Where a single thread does all work, the thread would wait for itself.
         !self.options.log.stepped && clock::monotonic_ns() < until
     }
 
@@ -196,8 +196,8 @@ impl TransactionComponent {
         })
     }
 
-    /// F3 to F5: takes what was read. The read was noted, so no older writer comes any more. What
-    /// the transaction itself has written meanwhile is what it finds.
+    /// F3 to F5: takes the version read. The read was noted, so no older writer comes any more. The
+    /// transaction's own write made meanwhile takes precedence.
     pub fn take_read(
         &self,
         work: &mut Work,
@@ -215,7 +215,7 @@ impl TransactionComponent {
         Ok(value)
     }
 
-    /// Why a key that was not found cannot be updated.
+    /// Returns the error for the update of a missing key.
     pub fn not_found(&self, key: &[u8]) -> Error {
         self.limits.check_key(key).err().unwrap_or(Error::NotFound)
     }
@@ -242,7 +242,7 @@ impl TransactionComponent {
         let keys = work.writes.len() + usize::from(before.is_none());
         let before = before.map_or(0, |w| key.len() + w.version.bytes().map_or(0, <[u8]>::len));
         let write_bytes = work.write_bytes - before + key.len() + value_len;
-        // More than this it could not have, were it alone: it would be shed each time.
+        // The transaction could not have more, even alone: the transaction would be shed each time.
         let bytes = write_bytes + keys * self.versions.write_bytes();
         let limit = self.options.memory_bytes;
         if bytes > limit {
@@ -277,7 +277,7 @@ impl TransactionComponent {
         Ok(())
     }
 
-    /// A timestamp that was the oldest active one when the session last looked.
+    /// Returns a timestamp that was the oldest active at the session's last look.
     pub(super) fn oldest_active_lately(&self, work: &mut Work) -> u64 {
         match work.writes_until_look.checked_sub(1) {
             Some(left) => work.writes_until_look = left,

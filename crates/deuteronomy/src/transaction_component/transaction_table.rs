@@ -1,10 +1,9 @@
-//! The transaction table: for each recent timestamp, how its transaction has ended, and what an
-//! acknowledgement of it depends on.
+//! The transaction table: for each recent timestamp, the outcome of the transaction, and the
+//! dependencies of its acknowledgement.
 //!
-//! A ring of entries. An entry is used again only when nothing is lost with it: its transaction was
-//! aborted and left no version, or it is committed and durable with all that it depends on. So a
-//! version whose timestamp has lost its entry is committed and durable
-//! (`docs/protocols/deuteronomy.md`, D12).
+//! A ring of entries. An entry is used again only without a loss: its transaction was aborted and
+//! left no version, or is committed and durable with all its dependencies. So a version without an
+//! entry for its timestamp is committed and durable (`docs/protocols/deuteronomy.md`, D12).
 
 use super::place::Place;
 use hyades_platform::broken;
@@ -26,39 +25,39 @@ const NEAR: usize = 6;
 /// How many timestamps ahead entries are prefetched.
 const AHEAD: u64 = 8;
 
-/// On a cache line of its own: neighbours are transactions of other sessions that run at the same
-/// time.
+/// On a separate cache line: neighbours are concurrent transactions of other sessions.
 #[derive(Debug)]
 #[repr(align(64))]
 struct TransactionEntry {
-    /// Timestamp and state. Claimed by the transaction that begins, changed by it when it ends.
+    /// Timestamp and state. Claimed by the beginning transaction, changed by the transaction at its
+    /// end.
     word: AtomicU64,
-    /// The [`Place`] of the end of its record.
+    /// The [`Place`] of the end of the transaction's record.
     own: AtomicU64,
-    /// A position of each of the first streams: what the transaction depends on.
+    /// A position of each of the first streams: the transaction's dependencies.
     near: [AtomicU64; NEAR],
 }
 
-/// How a transaction stands that has left a version.
+/// The standing of a transaction with a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// It has not ended.
+    /// The transaction has not ended.
     Active,
-    /// It is committed.
+    /// The transaction is committed.
     Committed,
 }
 
-/// The transactions that have begun lately.
+/// The recently begun transactions.
 #[derive(Debug)]
 pub(crate) struct TransactionTable {
     entries: Box<[TransactionEntry]>,
-    /// For each entry, what the transaction depends on in the streams behind the first ones.
+    /// For each entry, the transaction's dependencies in the streams behind the first `NEAR`.
     far: Box<[AtomicU64]>,
     streams: usize,
 }
 
 impl TransactionTable {
-    /// A table of this many entries, a power of two.
+    /// Makes a table of `entries` entries, a power of two.
     pub fn new(entries: usize, streams: usize) -> Self {
         debug_assert!(entries.is_power_of_two(), "{entries} entries");
         let entry = |_| TransactionEntry {
@@ -78,7 +77,7 @@ impl TransactionTable {
         ts as usize & (self.entries.len() - 1)
     }
 
-    /// By stream, what the transaction of an entry depends on.
+    /// Returns, by stream, the dependencies of an entry's transaction.
     #[inline]
     fn dependencies(&self, index: usize) -> impl Iterator<Item = &AtomicU64> {
         let far = self.streams.saturating_sub(NEAR);
@@ -86,8 +85,8 @@ impl TransactionTable {
         near.iter().chain(&self.far[index * far..][..far])
     }
 
-    /// B4: takes the entry of a timestamp. False if it is in use: then the timestamp is of no use.
-    /// `durable` says up to where a stream is.
+    /// B4: takes the entry of a timestamp. False if the entry is in use: then the timestamp is of
+    /// no use. `durable` tells the durable position of a stream.
     pub fn claim(&self, ts: u64, durable: impl Fn(Lane) -> Lsn) -> bool {
         // The ring is larger than a cache.
         prefetch(&raw const self.entries[self.index(ts + AHEAD)]);
@@ -108,7 +107,7 @@ impl TransactionTable {
             _ => false,
         };
         let active = ts << STATE_BITS | ACTIVE;
-        // Acquire and release: the fields are written by one transaction at a time.
+        // Acquire and release: the fields are written by a single transaction at a time.
         let exchange = |new| {
             entry.word.compare_exchange(word, new, Ordering::AcqRel, Ordering::Relaxed).is_ok()
         };
@@ -122,14 +121,15 @@ impl TransactionTable {
             ts << STATE_BITS | ACTIVE,
             "transaction {ts} ends twice, or was never active"
         );
-        // Release: what it has written into its versions is visible to those that find it ended.
+        // Release: the transaction's writes into its versions are visible to a thread that finds
+        // the transaction ended.
         entry.word.store(ts << STATE_BITS | state, Ordering::Release);
     }
 
-    /// C5, C6: the transaction is committed: from now on others read its versions.
+    /// C5, C6: the transaction is committed: from now on other transactions read its versions.
     pub fn commit(&self, ts: u64, own: Place, depends_on: &[u64]) {
         let index = self.index(ts);
-        // Release: a reader that finds one of these values finds the claim before it as well.
+        // Release: a reader of any of the values finds the earlier claim as well.
         self.entries[index].own.store(own.word(), Ordering::Release);
         for (entry, lsn) in self.dependencies(index).zip(depends_on) {
             entry.store(*lsn, Ordering::Release);
@@ -142,8 +142,8 @@ impl TransactionTable {
         self.end(ts, FREE);
     }
 
-    /// S1, S2: how the transaction stands that has left a version. The version must be in its list,
-    /// under the latch: an aborted transaction takes its versions out before its entry is free.
+    /// S1, S2: the standing of a version's transaction. The version must be in its list, under the
+    /// latch: an aborted transaction takes its versions out before its entry is free.
     pub fn standing(&self, ts: u64) -> Standing {
         let word = self.entries[self.index(ts)].word.load(Ordering::Acquire);
         debug_assert!(word != (ts << STATE_BITS | FREE), "transaction {ts} has left a version");
@@ -153,13 +153,14 @@ impl TransactionTable {
         }
     }
 
-    /// Whether a transaction that was found active still is.
+    /// Whether a transaction found active is still active.
     pub fn is_active(&self, ts: u64) -> bool {
         self.entries[self.index(ts)].word.load(Ordering::Acquire) == ts << STATE_BITS | ACTIVE
     }
 
-    /// Joins into `vector` what depends on a committed transaction has to wait for: its record, and
-    /// what it depends on itself. False if its entry is used again: then all that is durable.
+    /// Joins into `vector` the positions awaited by dependents of a committed transaction: its
+    /// record, and its own dependencies. False if the entry is used again: then all of these are
+    /// durable.
     #[must_use]
     #[inline]
     pub fn join(&self, ts: u64, vector: &mut [u64]) -> bool {
@@ -169,7 +170,7 @@ impl TransactionTable {
         }
     }
 
-    /// The same, of at most this many streams.
+    /// The same, of at most `LANES` streams.
     fn join_by<const LANES: usize>(&self, ts: u64, vector: &mut [u64]) -> bool {
         let index = self.index(ts);
         let entry = &self.entries[index];
@@ -183,7 +184,7 @@ impl TransactionTable {
             *found = lsn.load(Ordering::Acquire);
         }
         let own = Place::from_word(entry.own.load(Ordering::Acquire));
-        // If a field was a later transaction's, its claim is visible here.
+        // If a field was a later transaction's, the later claim is visible here.
         if entry.word.load(Ordering::Acquire) != committed {
             return false;
         }
@@ -206,7 +207,8 @@ mod loom_tests {
     use loom::sync::Arc;
     use loom::thread;
 
-    /// What transaction 1 depends on: its own record in stream 0, and what it has read in stream 1.
+    /// The dependencies of transaction 1: its own record in stream 0, and a version read in stream
+    /// 1.
     const FIRST: [u64; 2] = [5, 3];
 
     struct World {
@@ -215,7 +217,7 @@ mod loom_tests {
     }
 
     impl World {
-        /// One entry, which all transactions have to share. Transaction 1 has committed.
+        /// A single entry, shared by all transactions. Transaction 1 has committed.
         fn new() -> Arc<Self> {
             let (table, durable) = (TransactionTable::new(1, 2), [(); 2].map(|()| 0.into()));
             assert!(table.claim(1, |_| 0));
@@ -227,7 +229,7 @@ mod loom_tests {
             self.durable[stream].load(Ordering::Acquire)
         }
 
-        /// Takes the entry for a later transaction, if it may, which commits.
+        /// Takes the entry for a later transaction, if allowed; the transaction commits.
         fn use_again(&self, ts: u64) -> bool {
             let is_claimed = self.table.claim(ts, |lane| self.durable(lane.index()));
             if is_claimed {
@@ -237,8 +239,8 @@ mod loom_tests {
         }
     }
 
-    /// A reader finds what transaction 1 depends on, whole and unmixed, or the entry is used again:
-    /// then all of that is durable, and known to the reader to be.
+    /// A reader finds the dependencies of transaction 1, whole and unmixed, or the entry is used
+    /// again: then all dependencies are durable, and known to the reader as durable.
     #[test]
     fn an_entry_that_is_used_again_says_nothing_false_of_its_last_transaction() {
         loom::model(|| {

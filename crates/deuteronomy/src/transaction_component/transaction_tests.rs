@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering;
 const SESSIONS: usize = 4;
 const ENTRIES: usize = 16;
 
-/// A transaction component over a stepped log of two streams, in a directory of its own.
+/// A transaction component over a stepped log of two streams, in a separate directory.
 fn component(change: impl FnOnce(&mut Options)) -> (tempfile::TempDir, TransactionComponent) {
     let dir = tempfile::tempdir().unwrap();
     let mut log = LogOptions::new(vec![dir.path().to_owned()], 2);
@@ -38,13 +38,13 @@ fn work(component: &TransactionComponent) -> Work {
     Work::new(component.timestamps.enter().unwrap(), component.log.streams())
 }
 
-/// Drops all that no active transaction needs.
+/// Drops all versions not needed by active transactions.
 fn sweep_all(component: &TransactionComponent) {
     let oldest_active = component.timestamps.oldest_active();
     component.versions.sweep(component.versions.buckets(), 0, oldest_active, Sweep::Unneeded);
 }
 
-/// The vector of the record that the transaction has written last.
+/// The vector of the transaction's last record.
 fn stated(component: &TransactionComponent, work: &Work, stream: usize) -> Vec<u64> {
     let anchor = component.log.anchors(stream).iter();
     let anchor: Vec<u64> = anchor.map(|lane| lane.load(Ordering::Acquire)).collect();
@@ -109,7 +109,7 @@ fn a_record_states_what_it_depends_on_though_that_is_durable() {
     }
 }
 
-/// Writes keys, each in a transaction of its own, until they are in the data component alone.
+/// Writes keys, each in a separate transaction, until the keys are in the data component alone.
 fn write_many(component: &TransactionComponent, work: &mut Work, keys: u32, value: &[u8]) {
     let mut writer = component.log.writer().unwrap();
     for key in 0..keys {
@@ -245,7 +245,7 @@ fn buckets_follow_what_is_in_the_table_and_not_the_budget() {
     assert_eq!(component.versions.bytes(), 0, "each bucket is swept");
 }
 
-/// A session with little to write does not look at all others each time.
+/// A session with little to write does not look at all other sessions each time.
 #[test]
 fn a_nearly_full_table_is_swept_for_several_requests_at_once() {
     let (_dir, component) = component(|options| options.memory_bytes = 64 << 10);
@@ -272,7 +272,8 @@ fn a_nearly_full_table_is_swept_for_several_requests_at_once() {
     assert!(asked > 0, "it was swept each time");
 }
 
-/// What a write leaves without a reader goes with it, though the table is nearly empty.
+/// A version left without a reader by a write goes with the write, though the table is nearly
+/// empty.
 #[test]
 fn a_key_that_is_written_often_keeps_what_transactions_may_read() {
     let (_dir, component) = component(|_| {});
@@ -292,7 +293,7 @@ fn a_key_that_is_written_often_keeps_what_transactions_may_read() {
     assert!(few <= 500 + WRITES_PER_LOOK as usize * 200, "{few} bytes");
     assert!(write(1, 20 * WRITES_PER_LOOK) <= few, "as many are left however many there were");
     component.begin(&mut old).unwrap();
-    // Newer ones are of use to no transaction, but to find that takes more than their order.
+    // Newer versions are of use to no transaction, but finding these takes more than their order.
     let many = write(2, 10 * WRITES_PER_LOOK);
     assert!(many > few);
     let read = component.get(&mut old, b"k").unwrap();

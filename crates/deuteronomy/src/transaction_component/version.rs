@@ -8,33 +8,34 @@ use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 use triomphe::ThinArc;
 
-/// The bytes that a version takes without its value, about.
+/// The approximate bytes of a version without its value.
 pub(super) const VERSION_BYTES: usize = 40;
 
-/// The data component holds the version, or a newer one.
+/// The data component holds the version, or a newer version.
 const APPLIED: u32 = 1;
 /// The version has left the version table, and waits for the data component.
 const LEFT: u32 = 2;
 
 struct VersionHead {
     ts: u64,
-    /// [`APPLIED`]: the data component holds it, or a newer one. Then its transaction is committed,
-    /// and durable with all that it depends on, or the proxy would have held it back. Set by the
-    /// proxy (Release), read by those that read the version or evict it (Acquire).
-    /// [`LEFT`]: it has left the version table before that. Set under the latch of its bucket, read
-    /// by the proxy when it sets the other; both are exchanges, so one of the two sees the other's.
+    /// [`APPLIED`]: the data component holds the version, or a newer version. Then the version's
+    /// transaction is committed, and durable with all its dependencies, or the proxy would have
+    /// held the version back. Set by the proxy (Release), read by readers and evictions of the
+    /// version (Acquire). [`LEFT`]: the version has left the version table before being applied.
+    /// Set under the latch of its bucket, read by the proxy when setting [`APPLIED`]; both are
+    /// exchanges, so one of the two sees the other's.
     state: AtomicU32,
-    /// Whether it came from the data component. Then its transaction is perhaps of an earlier
-    /// incarnation, which the transaction table does not know.
+    /// Whether the version came from the data component. Then its transaction is perhaps of an
+    /// earlier incarnation, unknown to the transaction table.
     is_fetched: bool,
     /// Whether the key is deleted. Then there are no bytes.
     is_tombstone: bool,
-    /// Whether it stands for versions that have left.
+    /// Whether the entry stands for removed versions.
     is_gone: bool,
 }
 
-/// A version of a key: one allocation with its value, of which all clones are references. Nothing
-/// of it changes but `applied`; a transaction that writes a key again has another version.
+/// A version of a key: a single allocation with its value; all clones are references. Nothing
+/// changes but `state`; a second write of a key in a transaction makes another version.
 #[derive(Clone)]
 pub(crate) struct Version(ThinArc<VersionHead, u8>);
 
@@ -45,18 +46,18 @@ impl Version {
         Self(ThinArc::from_header_and_slice(head, value.unwrap_or_default()))
     }
 
-    /// That of an active transaction; without a value, of a key that it deletes.
+    /// Makes the version of an active transaction; without a value for a deletion of the key.
     pub fn pending(ts: u64, value: Option<&[u8]>) -> Self {
         Self::with(ts, value, false)
     }
 
-    /// That of the data component.
+    /// Makes the version of the data component.
     pub fn fetched(ts: u64, value: Option<&[u8]>) -> Self {
         Self::with(ts, value, true)
     }
 
-    /// Stands in a record for versions that are only in the data component: the one with this
-    /// timestamp, and those behind it up to the next in the record.
+    /// Makes the stand-in of a record for versions only in the data component: the version with
+    /// timestamp `ts`, and the versions behind, up to the next in the record.
     pub(super) fn gone(ts: u64) -> Self {
         let (state, is_fetched, is_tombstone) = (AtomicU32::new(APPLIED), false, true);
         let head = VersionHead { ts, state, is_fetched, is_tombstone, is_gone: true };
@@ -67,7 +68,7 @@ impl Version {
         &self.0.header.header
     }
 
-    /// Where it lies, for a prefetch.
+    /// The address of the version, for a prefetch.
     pub(super) fn address(&self) -> usize {
         self.0.ptr().addr()
     }
@@ -76,12 +77,12 @@ impl Version {
         self.head().ts
     }
 
-    /// Whether it came from the data component.
+    /// Whether the version came from the data component.
     pub(super) fn is_fetched(&self) -> bool {
         self.head().is_fetched
     }
 
-    /// Whether it stands for versions that are only in the data component.
+    /// Whether the entry stands for versions only in the data component.
     pub(super) fn is_gone(&self) -> bool {
         self.head().is_gone
     }
@@ -91,13 +92,13 @@ impl Version {
         (!self.head().is_tombstone).then(|| &self.0.slice)
     }
 
-    /// The same, for those that keep it.
+    /// The same value, for callers that keep a reference.
     pub fn value(&self) -> Option<Value> {
         (!self.head().is_tombstone).then(|| Value(self.clone()))
     }
 
-    /// The data component holds it, or a newer one. Returns the bytes that do not wait any more of
-    /// what has left the version table.
+    /// Notes that the data component holds the version, or a newer version. Returns the bytes no
+    /// longer waiting of versions removed from the version table.
     pub fn set_applied(&self) -> usize {
         match self.head().state.fetch_or(APPLIED, Ordering::AcqRel) {
             LEFT => self.size(),
@@ -105,8 +106,9 @@ impl Version {
         }
     }
 
-    /// It leaves the version table. What waits for the data component is counted in `held` from now
-    /// on. Added before, so that what the proxy subtracts is there.
+    /// Notes that the version leaves the version table. A version waiting for the data component is
+    /// counted in `held` from now on. Added before, so that the bytes subtracted by the proxy are
+    /// there.
     pub(super) fn leave_table(&self, held: &HeldBytes) {
         if self.is_applied() {
             return;
@@ -117,18 +119,18 @@ impl Version {
         }
     }
 
-    /// Whether it is known to be committed, durable, and held by the data component.
+    /// Whether the version is known to be committed, durable, and held by the data component.
     pub(crate) fn is_applied(&self) -> bool {
         self.head().state.load(Ordering::Acquire) & APPLIED != 0
     }
 
-    /// S1, S2: how its transaction stands. Of most it is known without the transaction table, whose
-    /// entry is not in a cache any more.
+    /// S1, S2: the standing of the version's transaction. Mostly known without the transaction
+    /// table; the table's entry is no longer in a cache.
     pub(super) fn standing(&self, transactions: &TransactionTable) -> Standing {
         if self.is_applied() { Standing::Committed } else { transactions.standing(self.ts()) }
     }
 
-    /// The bytes that it takes, about.
+    /// The approximate bytes of the version.
     pub(super) fn size(&self) -> usize {
         VERSION_BYTES + self.0.slice.len()
     }
@@ -141,8 +143,8 @@ impl fmt::Debug for Version {
     }
 }
 
-/// A value that was read. It is shared with the database: a clone is one more reference, and no
-/// copy. The memory is free when the database and all clones have dropped it.
+/// A value from a read. The value is shared with the database: a clone is a further reference, and
+/// no copy. The memory is free when the database and all clones have dropped the value.
 #[derive(Clone)]
 pub struct Value(Version);
 
@@ -201,7 +203,8 @@ mod tests {
         assert_ne!(Version::pending(1, Some(b"")).value(), None, "an empty value is one");
     }
 
-    /// Whichever comes first, a version that leaves while it waits is counted as long as it does.
+    /// In either order, a version leaving the table unapplied is counted as long as the version
+    /// waits.
     #[test]
     fn what_leaves_before_it_is_applied_is_held_until_then() {
         let (held, version) = (HeldBytes::default(), Version::pending(1, Some(&[0; 60])));

@@ -1,22 +1,23 @@
-//! The version table: the versions that are not old enough, or not yet applied enough, to be left
-//! to the data component alone; and when each key was last read.
+//! The version table: the versions too recent, or not yet applied enough, to be left to the data
+//! component alone; and the time of each key's last read.
 //!
-//! Buckets of records, each under a latch. The letters of the steps are those of the crate's
-//! documentation. All steps of one operation up to a wait or a fetch are under one hold of the
-//! latch, which makes them atomic: what an order of the steps has to ensure without latches (D1,
-//! D5 in `docs/protocols/deuteronomy.md`) holds by that.
+//! Buckets of records, each under a latch. The letters of the steps follow the crate's
+//! documentation. All steps of an operation up to a wait or a fetch are under a single hold of the
+//! latch, and so atomic: the properties that need an order of the steps without latches (D1, D5 in
+//! `docs/protocols/deuteronomy.md`) hold by atomicity.
 //!
 //! Invariants, under the latch:
-//! - The versions of a record ascend strictly by timestamp, and only ones of transactions that are
-//!   active or committed are in it.
+//! - The versions of a record ascend strictly by timestamp, and only versions of active or
+//!   committed transactions are in a record.
 //! - No version is put into a record below its `last_read`, or below its newest version.
 //! - A key without a record has not been read, and has no version, above its bucket's `floor`.
-//! - Each version that a transaction may read is in its record, or in the data component; or a
-//!   newer one is there, which tells it that its own is gone ([`Sweep::PastActive`]). Where some
-//!   have left from between others, one that is gone stands in their place ([`Version::gone`]).
+//! - Each version readable for a transaction is in its record, or in the data component; or a newer
+//!   version is there, and tells the transaction of the loss ([`Sweep::PastActive`]). Where
+//!   versions have left from between remaining versions, a gone version stands in the place of the
+//!   removed versions ([`Version::gone`]).
 //!
-//! The table is a cache as well: what was fetched stays until a sweep finds it unread since the
-//! last one (a clock with a second chance; a key that was read only once has none).
+//! The table is a cache as well: a fetched version stays until a sweep finds the version unread
+//! since the last sweep (a clock with a second chance; a key read only once has none).
 
 mod evicting;
 
@@ -32,60 +33,60 @@ use hyades_platform::broken;
 use hyades_platform::sync::{AtomicUsize, MutexGuard, Ordering, Padded};
 use smallvec::SmallVec;
 
-/// The bytes that a record takes without its key, about.
+/// The approximate bytes of a record without its key.
 const RECORD_BYTES: usize = 96;
-/// The bytes in the table for which there is a bucket. A bucket takes 64 beside them.
+/// The bytes in the table per bucket. A bucket takes a further 64 bytes.
 const BYTES_PER_BUCKET: usize = 256;
 /// How many buckets ahead a sweep prefetches: as many cache misses as a processor has under way.
 const SWEPT_AHEAD: usize = 8;
-/// The most buckets that are split by one that puts something into the table. More than one put
-/// needs, so that the buckets keep up.
+/// The most buckets split by an insertion into the table. More than needed for an insertion, so
+/// that the buckets keep up.
 const MOST_SPLIT: usize = 4;
 
 #[derive(Debug)]
 struct KeyRecord {
     key: Key,
-    /// The highest timestamp of a transaction that has read it, or has written a version of it that
-    /// has left for the data component alone.
+    /// The highest timestamp of a transaction that has read the key, or has written a version of
+    /// the key that has left for the data component alone.
     last_read: u64,
-    /// By ascending timestamp. Two lie in the record: mostly there are no more, since a write
-    /// takes out what it leaves without a reader.
+    /// By ascending timestamp. Two versions lie in the record: mostly there are no more, since a
+    /// write takes out the versions left without a reader.
     versions: SmallVec<[Version; 2]>,
-    /// Whether it has had versions of writers, and is among the keys of [`Ranges`].
+    /// Whether the record has had versions of writers, and its key is among the keys of [`Ranges`].
     entered: bool,
-    /// Whether a version of it was found here since the last sweep.
+    /// Whether a read found a version of the record here since the last sweep.
     hit: bool,
 }
 
-/// What a sweep drops.
+/// The versions dropped by a sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sweep {
-    /// What no active transaction needs, without what was read lately.
+    /// Versions that no active transaction needs, except recently read versions.
     Unread,
-    /// What no active transaction needs.
+    /// Versions that no active transaction needs.
     Unneeded,
-    /// Everything that the data component holds, or something newer; of a key whose record has to
-    /// stay, these versions. An active transaction that needs an older version finds that it is
-    /// gone.
+    /// Everything that the data component holds, or holds newer; of a record that has to stay, only
+    /// these versions. An active transaction that needs an older version finds the version gone.
     PastActive,
 }
 
 #[derive(Debug, Default)]
 struct Bucket {
-    /// Mostly one or none: without room for more, so that one fills a cache line.
+    /// Mostly one or none: without room for more, so that a bucket fills a cache line.
     records: Box<[KeyRecord]>,
-    /// What an absent record stands for: no key of the bucket was read or written above it.
+    /// The bound for absent records: no key of the bucket was read or written above the floor.
     floor: u64,
-    /// Counts each version that was taken out: see [`VersionTable::insert_fetched`].
+    /// Counts each removed version: see [`VersionTable::insert_fetched`].
     drops: u64,
 }
 
-/// What a read finds.
+/// The outcome of a read.
 #[derive(Debug)]
 pub(crate) enum Seen {
-    /// The value of the version to read, and its writer; None if that is known to be durable.
+    /// The value of the version to read, and the version's writer; None for a known durable writer.
     Value(Option<Value>, Option<u64>),
-    /// The version to read is of this active, older transaction: wait for it, and read again.
+    /// The version to read is of an active, older transaction, given by timestamp: wait for its
+    /// end, and read again.
     Active(u64),
     /// The version to read is in the data component. The number is for
     /// [`VersionTable::insert_fetched`].
@@ -100,12 +101,12 @@ pub(crate) struct VersionTable {
     pub hasher: KeyHasher,
     /// If there are scans.
     pub ranges: Option<Ranges>,
-    /// About how many bytes records, keys and versions take; without those of `ranges`. Apart from
-    /// the number of buckets, which each operation reads.
+    /// The approximate bytes of records, keys and versions; without the bytes of `ranges`. Apart
+    /// from the number of buckets, because each operation reads the number.
     bytes: Padded<AtomicUsize>,
-    /// What has left the table, and waits for the data component.
+    /// The bytes of versions removed from the table and waiting for the data component.
     held: HeldBytes,
-    /// The bucket at which the next sweep begins.
+    /// The first bucket of the next sweep.
     hand: Padded<AtomicUsize>,
 }
 
@@ -124,8 +125,8 @@ impl Bucket {
 
 impl Split for Bucket {
     fn split(&mut self, hasher: &KeyHasher, moves: impl Fn(u64) -> bool) -> Self {
-        // What an absent record stands for was said for the keys of both; and what was dropped
-        // before the number of a fetch was noted is counted in both.
+        // The floor for absent records holds for the keys of both buckets; and versions dropped
+        // before the number of a fetch was noted are counted in both.
         let records = std::mem::take(&mut self.records).into_vec().into_iter();
         let is_moved = |record: &KeyRecord| moves(hasher.hash(&record.key));
         let (moved, kept): (Vec<_>, Vec<_>) = records.partition(is_moved);
@@ -151,12 +152,12 @@ impl VersionTable {
         self.buckets.lock(hash)
     }
 
-    /// Prefetches what operations on keys with these hashes will look at.
+    /// Prefetches the memory of operations on keys with `hashes`.
     pub fn prefetch(&self, hashes: &[u64]) {
         self.buckets.prefetch(hashes);
     }
 
-    /// Splits buckets, if what is in the table needs more. No latch is held.
+    /// Splits buckets, if the content of the table needs more. No latch is held.
     fn grow(&self) {
         let wanted = self.bytes.load(Ordering::Relaxed) / BYTES_PER_BUCKET;
         self.buckets.grow(wanted, MOST_SPLIT, &self.hasher);
@@ -167,14 +168,14 @@ impl VersionTable {
         self.buckets.count()
     }
 
-    /// About how many bytes records, keys and versions take, what scans need, and what waits for
-    /// the data component beside these.
+    /// Returns the approximate bytes of records, keys and versions, of the data for scans, and of
+    /// removed versions waiting for the data component.
     pub fn bytes(&self) -> usize {
         let ranges = self.ranges.as_ref().map_or(0, Ranges::bytes);
         self.bytes.load(Ordering::Relaxed) + ranges + self.held.get()
     }
 
-    /// About how many bytes a write takes beside its key and value, where it is the only version.
+    /// Returns the approximate bytes of a write without its key and value, as the only version.
     pub fn write_bytes(&self) -> usize {
         let entry = if self.ranges.is_some() { ranges::ENTRY_BYTES } else { 0 };
         RECORD_BYTES + VERSION_BYTES + entry
@@ -188,8 +189,8 @@ impl VersionTable {
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// Counts bytes that have come for others that have left. Mostly these are as many: then the
-    /// counter, which all threads share, is left alone.
+    /// Counts bytes added in place of bytes removed. Mostly the numbers are equal: then the
+    /// counter, shared by all threads, is left alone.
     fn replace(&self, left: usize, come: usize) {
         if come > left {
             self.add(come - left);
@@ -217,13 +218,14 @@ impl VersionTable {
         bucket.position(key).is_some_and(|at| !bucket.records[at].versions.is_empty())
     }
 
-    /// R1 to R5: what a transaction with this timestamp reads. Its own version it finds itself.
+    /// R1 to R5: the read of a transaction with timestamp `ts`. The transaction finds its own
+    /// version itself.
     pub fn read(&self, key: &[u8], hash: u64, ts: u64, transactions: &TransactionTable) -> Seen {
         self.read_as(Some(ts), key, hash, ts, transactions)
     }
 
-    /// What a snapshot reads. It leaves no note, for no writer at or below its timestamp is active,
-    /// or will be.
+    /// The read of a snapshot. The read leaves no note, for no writer at or below the snapshot's
+    /// timestamp is active, or will be.
     pub fn read_below_horizon(
         &self,
         key: &[u8],
@@ -247,7 +249,7 @@ impl VersionTable {
         let (mut bucket, hints) = self.bucket(hash);
         let number = bucket.drops;
         let record = self.find_or_make(&mut bucket, key);
-        // R3: every read counts, whichever version it reads (D2).
+        // R3: every read counts, of any version (D2).
         let is_newest = record.versions.last().is_none_or(|newest| newest.ts() <= ts);
         if let Some(reader) = reader
             && (is_newest || !broken!(NoteNewestReadsOnly))
@@ -255,14 +257,15 @@ impl VersionTable {
             record.last_read = record.last_read.max(reader);
         }
         for version in record.versions.iter().rev().filter(|version| version.ts() <= ts) {
-            // Its claim: what it has written it finds itself.
+            // The reader's claim: the reader finds its own writes itself.
             if Some(version.ts()) == reader && !version.is_fetched() {
                 continue;
             }
             if version.is_gone() {
                 break;
             }
-            // To read past an active one would be wrong: it may commit below this read (D0).
+            // To read past an active transaction's version would be wrong: the transaction may
+            // commit below the read (D0).
             return match version.standing(transactions) {
                 Standing::Active if broken!(ReadPastUnfinished) => continue,
                 Standing::Active => Seen::Active(version.ts()),
@@ -277,9 +280,8 @@ impl VersionTable {
         Seen::Missing(number)
     }
 
-    /// W1 to W5: puts the pending version of a transaction into the record. Takes out the versions
-    /// of the record that no transaction needs, where none below `oldest_active` is active, or will
-    /// be.
+    /// W1 to W5: puts the pending version of a transaction into the record. Takes out the unneeded
+    /// versions of the record; no transaction below `oldest_active` is active, or will be.
     ///
     /// # Errors
     /// A younger transaction has read or written the key.
@@ -295,7 +297,8 @@ impl VersionTable {
         if record.last_read > version.ts() && !broken!(WriteBelowRead) {
             return Err(Abort::ReadByYounger);
         }
-        // An older one that is active may be overtaken: the write does not depend on it.
+        // A pending version of an older transaction may be overtaken: the write does not depend on
+        // the older version.
         if record.versions.last().is_some_and(|newest| newest.ts() > version.ts()) {
             return Err(Abort::TooLate);
         }
@@ -305,7 +308,7 @@ impl VersionTable {
             ranges.enter(&record.key);
             record.entered = true;
         }
-        // Before the new one is there: two have room in the record.
+        // Before the new version is there: the record has room for two.
         let trimmed = trim_record(record, oldest_active, &self.held);
         record.versions.push(version.clone());
         hints.note(record, version);
@@ -322,7 +325,7 @@ impl VersionTable {
         Ok(())
     }
 
-    /// W4 again: the transaction writes another value to a key that it has written.
+    /// W4 again: the transaction writes another value to a key written before.
     pub fn rewrite(&self, key: &[u8], hash: u64, version: &Version) {
         let bucket = &mut *self.bucket(hash).0;
         let record = bucket.position(key).map(|at| &mut bucket.records[at]);
@@ -335,7 +338,7 @@ impl VersionTable {
         }
     }
 
-    /// A1, A2: takes out the version of a transaction that aborts.
+    /// A1, A2: takes out the version of an aborting transaction.
     pub fn remove(&self, key: &[u8], hash: u64, ts: u64) {
         let bucket = &mut *self.bucket(hash).0;
         let record = bucket.position(key).map(|at| &mut bucket.records[at]);
@@ -347,11 +350,11 @@ impl VersionTable {
         }
     }
 
-    /// F5: keeps what was fetched, as the oldest version of its record, unless a version of the
-    /// bucket was dropped since the number was noted: a fetch that ends late, when newer versions
-    /// have come and gone, would bring an old one back as the newest (D11). A fetch that ends
-    /// before its transaction is not late: what is newer stays. The number is for those to come
-    /// that do not.
+    /// F5: keeps a fetched version, as the oldest version of its record, unless a version of the
+    /// bucket was dropped since the number was noted: a late fetch, after newer versions have come
+    /// and gone, would bring an old version back as the newest (D11). A fetch ended before its
+    /// transaction is not late: newer versions stay. The number is for fetches that may outlast
+    /// their transaction.
     pub fn insert_fetched(&self, key: &[u8], hash: u64, number: u64, version: Version) {
         debug_assert!(version.is_fetched(), "a version of a writer comes with its transaction");
         self.grow();

@@ -6,7 +6,7 @@ use super::version::Version;
 use super::writes::Writes;
 use crate::error::{Abort, Error};
 
-/// A session whose sweeps are in vain sweeps twice as rarely each time, up to so often.
+/// The most doublings of the time between sweeps of a session whose sweeps are in vain.
 const MOST_IN_VAIN: u32 = 6;
 
 /// The state of a session's transaction.
@@ -16,13 +16,14 @@ pub(crate) struct Work {
     pub(super) at: usize,
     /// The timestamp; 0 if no transaction is active.
     pub(super) ts: u64,
-    /// V: by stream, up to where the transaction depends on it.
+    /// V: by stream, the position up to which the transaction depends on the stream.
     pub(super) vector: Vec<u64>,
-    /// Whether it depends on what is durable at a position that is not known any more. A record
-    /// states that, see [`join_durable`](super::TransactionComponent::join_durable).
+    /// Whether the transaction depends on a durable record at a position not known any more. A
+    /// record states the dependency, see
+    /// [`join_durable`](super::TransactionComponent::join_durable).
     pub(super) depends_on_durable: bool,
-    /// A timestamp that was the oldest active one a while ago, and the writes until the session
-    /// looks for it again.
+    /// A timestamp that was the oldest active a while ago, and the writes until the session's next
+    /// look.
     pub(super) oldest_active: u64,
     pub(super) writes_until_look: u32,
     /// By key.
@@ -30,19 +31,20 @@ pub(crate) struct Work {
     pub claims: Claims,
     /// The bytes of the keys and values in `writes`.
     pub(super) write_bytes: usize,
-    /// Why it has to abort, if it has.
+    /// The cause of an abort, if due.
     pub(super) failed: Option<Abort>,
-    /// The parts that it has logged, and their stream.
+    /// The parts logged so far, and their stream.
     pub(super) parts: Option<(usize, Parts)>,
-    /// The record or a part, while it is put together.
+    /// The record or a part, under construction.
     pub(super) record: Vec<u8>,
-    /// Whether it is a snapshot: it reads what is at or below `ts`, which is not its own.
+    /// Whether the transaction is a snapshot: a snapshot reads versions at or below `ts`; `ts` is
+    /// not its own timestamp.
     pub(super) is_snapshot: bool,
     /// The timestamp of the last transaction of the session that has written and committed.
     pub(super) last_written: u64,
-    /// How often the session has asked for room in a nearly full table since it has swept that.
+    /// The session's requests for room in a nearly full table since its last sweep.
     asked_for_room: u32,
-    /// How many of these sweeps were in vain, one after the other.
+    /// The number of sweeps in vain in a row.
     swept_in_vain: u32,
 }
 
@@ -86,22 +88,22 @@ impl Work {
         self.writes.get(key).is_some()
     }
 
-    /// What the transaction has written to the key last; None if it has not written it.
+    /// Returns the transaction's last write to the key; None without a write.
     pub fn written(&self, key: &[u8]) -> Option<&Version> {
         self.writes.get(key).map(|write| &write.version)
     }
 
-    /// The stream of its frames, if it has logged parts.
+    /// Returns the stream of the transaction's frames, if parts were logged.
     pub fn stream(&self) -> Option<usize> {
         self.parts.map(|(stream, _)| stream)
     }
 
-    /// The bytes of the record, or the part, that was put together last.
+    /// Returns the bytes of the last record or part put together.
     pub fn last_logged(&self) -> usize {
         self.record.len()
     }
 
-    /// Counts, and returns how often the session has asked since it had room.
+    /// Counts a request, and returns the number of requests since the session last swept.
     pub(super) fn ask_for_room(&mut self) -> u32 {
         self.asked_for_room = self.asked_for_room.saturating_add(1);
         self.asked_for_room
@@ -113,7 +115,7 @@ impl Work {
         self.swept_in_vain = if in_vain { MOST_IN_VAIN.min(self.swept_in_vain + 1) } else { 0 };
     }
 
-    /// How many of its last sweeps were in vain, one after the other; at most [`MOST_IN_VAIN`].
+    /// Returns the number of the last sweeps in vain in a row; at most [`MOST_IN_VAIN`].
     pub(super) fn sweeps_in_vain(&self) -> u32 {
         self.swept_in_vain
     }
@@ -127,7 +129,7 @@ impl Work {
         abort.into()
     }
 
-    /// The transaction has to abort if an earlier act of it failed.
+    /// Fails if an earlier act of the transaction failed: then the transaction has to abort.
     pub(super) fn check(&self) -> Result<(), Error> {
         debug_assert!(self.is_active(), "no transaction is active");
         self.failed.map_or(Ok(()), |abort| Err(abort.into()))

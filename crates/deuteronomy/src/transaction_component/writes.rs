@@ -1,7 +1,7 @@
-//! What a transaction will write, by key.
+//! The pending writes of a transaction, by key.
 //!
-//! Most transactions write a few keys: these lie in a vector that the session keeps, in order, and
-//! cost no allocation. One that writes more has them in a tree.
+//! Most transactions write a few keys: these lie in a vector kept by the session, in order, and
+//! cost no allocation. The writes of a larger transaction are in a tree.
 
 use super::version::Version;
 use crate::key::Key;
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 /// The most writes in the vector: with more, a tree finds its place in less time.
 const FEW: usize = 16;
 
-/// What the transaction will write to a key.
+/// The pending write of a key.
 #[derive(Debug)]
 pub(crate) struct PendingWrite {
     pub hash: u64,
@@ -35,7 +35,7 @@ impl Writes {
         self.len() == 0
     }
 
-    /// The place of a key in the vector, or where it would be.
+    /// Returns the place of a key in the vector, or the place for an insertion.
     fn place(&self, key: &[u8]) -> Result<usize, usize> {
         self.few.binary_search_by(|(other, _)| (**other).cmp(key))
     }
@@ -54,7 +54,7 @@ impl Writes {
         self.many.get_mut(key)
     }
 
-    /// Adds the write of a key that has none.
+    /// Adds the write of a key without a write.
     pub fn insert(&mut self, key: &[u8], write: PendingWrite) {
         debug_assert!(self.get(key).is_none(), "a key is written twice");
         if self.many.is_empty() && self.few.len() < FEW {

@@ -1,5 +1,5 @@
-//! What happens between the steps of a scan, or of the proxy: another thread acts while that is at
-//! the data component.
+//! Acts between the steps of a scan, or of the proxy: another thread acts while the scan or the
+//! proxy is at the data component.
 #![allow(dead_code, reason = "each test file uses a part of this")]
 
 use hyades_deuteronomy::{
@@ -17,9 +17,9 @@ use std::time::Duration;
 /// Where a scan, or the proxy, waits for a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum At {
-    /// Before it is at the data component.
+    /// Before a scan is at the data component.
     Begin,
-    /// Once it has been there.
+    /// Once a scan has been there.
     End,
     /// Before the proxy applies a batch.
     Apply,
@@ -32,7 +32,7 @@ struct Stop {
     go_on: Receiver<()>,
 }
 
-/// The data component in memory; the next scan, or batch, says that it is there, and waits.
+/// The data component in memory; the next scan, or batch, tells its arrival, and waits.
 pub struct Between {
     data: MemoryData,
     stop: Mutex<Option<Stop>>,
@@ -84,8 +84,7 @@ fn open(dir: &Path) -> (Database, Arc<Between>) {
     (Database::open(options, Arc::clone(&data) as Arc<dyn DataComponent>).unwrap(), data)
 }
 
-/// What a scan returns that begins after `before` and meets `act` on its way: the number of rows
-/// with the keys `k`.
+/// The number of rows with the keys `k` in a scan with `act` on its way.
 fn rows_of_scan(database: &Database, data: &Between, at: At, act: impl FnOnce()) -> usize {
     let scan = || {
         let mut session = database.session().unwrap();
@@ -98,7 +97,7 @@ fn rows_of_scan(database: &Database, data: &Between, at: At, act: impl FnOnce())
     stopped(data, at, scan, act)
 }
 
-/// Runs something that stops at the data component, and `act` meanwhile.
+/// Runs `run` up to a stop at the data component, and `act` meanwhile.
 fn stopped<T: Send>(
     data: &Between,
     at: At,
@@ -116,8 +115,8 @@ fn stopped<T: Send>(
     })
 }
 
-/// Whether a transaction that is older than a scan inserts, while the scan is at the data
-/// component, into what it has found empty.
+/// Whether a transaction older than a scan inserts, while the scan is at the data component, into a
+/// part found empty by the scan.
 pub fn inserts_behind_a_scan(at: At) -> bool {
     let dir = tempfile::tempdir().unwrap();
     let (database, data) = open(dir.path());
@@ -135,8 +134,8 @@ pub fn inserts_behind_a_scan(at: At) -> bool {
     inserted && rows == 0
 }
 
-/// Commits a key, and a value that takes most of the budget: the next transaction to begin sweeps
-/// the table, up to the key.
+/// Commits a key, and a value of most of the budget: the next transaction to begin sweeps the
+/// table, up to the key.
 fn commit_key_and_filler(session: &mut hyades_deuteronomy::Session) {
     let mut tx = session.begin().unwrap();
     tx.put(b"k1", b"1").unwrap();
@@ -144,7 +143,7 @@ fn commit_key_and_filler(session: &mut hyades_deuteronomy::Session) {
     drop(tx.commit().unwrap());
 }
 
-/// Whether a read misses a committed key while the proxy hands it to the data component.
+/// Whether a read misses a committed key while the proxy hands the key to the data component.
 pub fn misses_what_is_being_applied() -> bool {
     let dir = tempfile::tempdir().unwrap();
     let (database, data) = open(dir.path());
@@ -161,7 +160,7 @@ pub fn misses_what_is_being_applied() -> bool {
     read.is_none()
 }
 
-/// Whether a scan misses a committed key that leaves memory for the data component meanwhile.
+/// Whether a scan misses a committed key leaving memory for the data component meanwhile.
 pub fn misses_what_moves(at: At) -> bool {
     let dir = tempfile::tempdir().unwrap();
     let (database, data) = open(dir.path());

@@ -1,12 +1,12 @@
-//! A transaction that claims a key, and does not write it.
+//! A transaction that claims a key without writing it.
 #![allow(dead_code, reason = "each test file uses a part of this")]
 
 use hyades_deuteronomy::{Database, Error, LogOptions, MemoryData, Options};
 use hyades_platform::device::MemoryDevice;
 use std::sync::Arc;
 
-/// Whether a key is lost that a transaction has claimed, and has not written when it commits or
-/// aborts. It reads it meanwhile.
+/// Whether a key is lost if a transaction claims and reads the key, and commits or aborts without
+/// writing it.
 pub fn loses_what_was_claimed() -> bool {
     let dir = tempfile::tempdir().unwrap();
     let mut log = LogOptions::new(vec![dir.path().to_owned()], 1);
@@ -24,7 +24,7 @@ pub fn loses_what_was_claimed() -> bool {
                 return tx.put(b"k", b"2");
             }
             assert_eq!(tx.get(b"k")?.as_deref(), Some(&b"1"[..]), "it finds its claim");
-            // A younger one waits for it.
+            // A younger transaction waits for the claim.
             let waits = other.begin()?.get(b"k");
             assert!(matches!(waits, Err(Error::Aborted(_))), "{waits:?}");
             tx.put(b"other", b"2")?;

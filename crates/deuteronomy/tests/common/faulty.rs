@@ -1,4 +1,4 @@
-//! A data component that fails, or panics, when a test says so.
+//! A data component with failures, or panics, on a test's request.
 #![allow(dead_code, reason = "each test file uses a part of this")]
 
 use hyades_deuteronomy::{
@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What a method does instead of its work.
+/// The act of a method instead of its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// Returns an error of the data component.
     Fails,
-    /// Returns an error that is not one of a data component.
+    /// Returns an error foreign to data components.
     FailsOddly,
     /// Panics.
     Panics,
@@ -23,10 +23,10 @@ pub enum Fault {
 #[derive(Debug)]
 pub struct Faulty {
     pub data: Arc<MemoryData>,
-    /// What the next `apply` does, after this many that work.
+    /// The fault of the next `apply`, after a number of successful calls.
     pub apply: Mutex<Option<Fault>>,
     pub apply_after: AtomicUsize,
-    /// What the next `checkpoint` does, after this many that work.
+    /// The fault of the next `checkpoint`, after a number of successful calls.
     pub checkpoint: Mutex<Option<Fault>>,
     pub checkpoint_after: AtomicUsize,
     /// How often `checkpoint` was called.

@@ -1,4 +1,4 @@
-//! A fetch that ends when a newer version has been written, applied, and dropped.
+//! A fetch ending after a newer version has been written, applied, and dropped.
 
 use hyades_deuteronomy::{
     DataComponent, DataLayer, Database, Error, Found, LogOptions, MemoryData, Options, Value,
@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// The data component in memory; the first read of `k` says what it has found, and waits.
+/// The data component in memory; the first read of `k` tells its arrival, and waits.
 struct Stopped {
     data: MemoryData,
     stop: Mutex<Option<(Sender<()>, Receiver<()>)>>,
@@ -30,7 +30,7 @@ impl DataLayer for Stopped {
     }
 }
 
-/// What happens before the fetch ends.
+/// The events before the fetch ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BeforeEnd {
     /// Another transaction reads the key.
@@ -39,9 +39,9 @@ pub enum BeforeEnd {
     Abort,
 }
 
-/// What transactions read of a key: one that fetches it, and finds none; one that begins when
-/// another has written it, while that fetch has not ended, if there is such a one; and one that
-/// begins when it has.
+/// Returns the reads of a key by three transactions: a fetching transaction, without a finding; a
+/// transaction begun after another transaction's write, before the fetch's end, if any; and a
+/// transaction begun after the fetch's end.
 pub fn reads_around_a_late_fetch(before_end: BeforeEnd) -> [Option<Value>; 3] {
     let dir = tempfile::tempdir().unwrap();
     let ((reached, is_reached), (go_on, goes_on)) = (channel(), channel());
@@ -62,7 +62,7 @@ pub fn reads_around_a_late_fetch(before_end: BeforeEnd) -> [Option<Value>; 3] {
         is_reached.recv_timeout(Duration::from_secs(20)).unwrap();
         let mut session = database.session().unwrap();
         session.execute(|tx| tx.put(b"k", b"1")).unwrap();
-        // Though the older transaction is active, this drives the write out of memory.
+        // Though the older transaction is active, the writes drive the version out of memory.
         for key in 0..1000u64 {
             drop(session.submit(|tx| tx.put(&key.to_be_bytes(), &[2; 300])).unwrap());
         }
@@ -77,11 +77,12 @@ pub fn reads_around_a_late_fetch(before_end: BeforeEnd) -> [Option<Value>; 3] {
                     None
                 }
             };
-            // If it was late, none waits for this.
+            // After a late read, none waits for the message.
             let _ = read.send(());
             found
         });
-        // It does not wait for the older one; if it did, that would have to go on.
+        // The younger transaction does not wait for the older; otherwise the older would have to go
+        // on.
         let _ = is_read.recv_timeout(Duration::from_secs(1));
         go_on.send(()).unwrap();
         (older.join().unwrap(), younger.join().unwrap())

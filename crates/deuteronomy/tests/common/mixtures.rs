@@ -1,5 +1,5 @@
-//! Copies of a log and of a data component that were taken at different times, or are of different
-//! databases, opened together.
+//! Copies of a log and of a data component, taken at different times, or of different databases,
+//! opened together.
 #![allow(dead_code, reason = "each test file uses a part of this")]
 
 use hyades_deuteronomy::{DataComponent, Database, Error, LogOptions, MemoryData, Options};
@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tempfile::TempDir;
 
-/// The keys that each half of a history writes.
+/// The keys written in each half of a history.
 pub const KEYS: u8 = 100;
 
-/// Which copy of a log, or of a data component.
+/// The copy of a log, or of a data component.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     Newer,
@@ -23,15 +23,16 @@ pub enum Part {
 /// How the copies came about.
 #[derive(Clone, Copy, Debug)]
 pub struct History {
-    /// The older copies are of the same opening as the newer ones; otherwise of the one before.
+    /// The older copies are of the same opening as the newer copies; otherwise of the opening
+    /// before.
     pub within_one: bool,
-    /// The data component has all that was applied when it is copied; otherwise what was stable.
+    /// The data component's copy has all applied operations; otherwise only the stable operations.
     pub keeps_applied: bool,
     /// The log was truncated, by a checkpoint, before each copy.
     pub truncates: bool,
 }
 
-/// A copy of a database: its log, and its data component.
+/// A copy of a database: the log, and the data component.
 struct DatabaseCopy {
     log: PathBuf,
     data: MemoryData,
@@ -69,7 +70,7 @@ fn copy(from: &Path, to: PathBuf) -> PathBuf {
     to
 }
 
-/// Writes a value to all keys, acknowledged; and hands it to the data component.
+/// Writes a value to all keys, acknowledged; and hands the writes to the data component.
 pub fn write_all(database: &Database, value: u8) {
     let mut session = database.session().unwrap();
     for key in 0..KEYS {
@@ -80,7 +81,7 @@ pub fn write_all(database: &Database, value: u8) {
     assert!(database.step_proxy().unwrap());
 }
 
-/// The value that all keys have; None if they have none.
+/// The value of all keys; None if there is none.
 pub fn value_of_all(database: &Database) -> Option<u8> {
     let mut session = database.session().unwrap();
     let read = |key| session.execute(|tx| tx.get(&[key])).unwrap().map(|value| value[0]);
@@ -102,7 +103,7 @@ impl History {
         DatabaseCopy { log: copy(log, to), data: data.after_crash(|| self.keeps_applied) }
     }
 
-    /// All keys have 1 in the older copies, 2 in the newer ones, and 3 in the other database.
+    /// All keys have 1 in the older copies, 2 in the newer copies, and 3 in the other database.
     pub fn run(&self) -> Copies {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
@@ -156,15 +157,15 @@ impl Copies {
     }
 }
 
-/// Whether a log from before the last opening of its data component is accepted, where nothing of
-/// that opening has reached the data component.
+/// Whether a log from before the last opening of its data component is accepted, if nothing of the
+/// last opening has reached the data component.
 pub fn accepts_a_log_of_an_earlier_opening() -> bool {
     let history = History { within_one: false, keeps_applied: false, truncates: false };
     let (log, data) = history.run().mix(Part::Older, Part::Newer);
     open(log.path(), &data).is_ok()
 }
 
-/// Whether a log is accepted that is older than what its data component holds.
+/// Whether a log older than its data component's content is accepted.
 pub fn accepts_a_log_that_is_older() -> bool {
     let history = History { within_one: true, keeps_applied: true, truncates: false };
     let (log, data) = history.run().mix(Part::Older, Part::Newer);

@@ -1,5 +1,5 @@
-//! A copy of a log in which one stream is older than the other. A backup may load them like that,
-//! and so may a crash leave them that loses what was never proven durable.
+//! A copy of a log with a stream older than the other. A backup may load the streams like this, and
+//! a crash that loses bytes never proven durable may leave the streams like this.
 #![allow(dead_code, reason = "each test file uses a part of this")]
 
 use hyades_deuteronomy::{Database, LogOptions, MemoryData, Options, Transaction};
@@ -12,7 +12,7 @@ fn options(dir: &Path) -> Options {
     log.device = MemoryDevice::shared();
     log.buffer_bytes = 1 << 16;
     log.segment_bytes = 1 << 18;
-    // No anchor states a position for the records that are to state it.
+    // No anchor states a position that the records are to state.
     log.anchor_interval_bytes = 1 << 15;
     log.stepped = true;
     let mut options = Options::new(log);
@@ -31,9 +31,9 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// A transaction writes `u`, which becomes durable in one stream, and leaves memory. Another reads
-/// it by `read` and writes `t` in the other stream. What is recovered of `u` and `t` by a log that
-/// has the second record and not the first: whether each has a value.
+/// A transaction writes `u`; the write becomes durable in one stream, and leaves memory. Another
+/// transaction reads `u` by `read` and writes `t` in the other stream. Returns, for a log with the
+/// second record and without the first, whether `u` and `t` have values after recovery.
 pub fn recovered_from_older(read: impl Fn(&mut Transaction<'_>)) -> (bool, bool) {
     let (dir, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let database = Database::open(options(dir.path()), Arc::new(MemoryData::new())).unwrap();
@@ -48,7 +48,7 @@ pub fn recovered_from_older(read: impl Fn(&mut Transaction<'_>)) -> (bool, bool)
     while database.log().step(stream) {}
     assert!(ticket.is_acknowledged().unwrap());
     assert!(database.step_proxy().unwrap());
-    // Most of the budget is used, so a transaction that begins sweeps the table.
+    // Most of the budget is used, so a beginning transaction sweeps the table.
     let mut tx = two.begin().unwrap();
     assert_eq!(database.version_bytes(), 0, "it has left memory");
     read(&mut tx);

@@ -1,8 +1,8 @@
 //! The process dies at each step of a fixed run: of restart, work, checkpoint, truncation and
 //! close. Nothing acknowledged is lost, nothing is there in part, and nothing comes back.
 //!
-//! Each run stops at one change of the log's device, or at one step of the data component, by a
-//! kill or by a power cut, and goes on from what is left. Openings stop at each step as well, also
+//! Each run stops at a change of the log's device, or at a step of the data component, by a kill or
+//! by a power cut, and goes on from the remaining state. Openings stop at each step as well, also
 //! twice in a row.
 #![allow(missing_docs)]
 
@@ -16,7 +16,7 @@ use steps::{Repeats, crash_at_each_step};
 use stores::{SteppedMemory, SteppedRedb};
 use world::{CrashWorld, LifePhase, StepCounts};
 
-/// Each run makes and drops a database, whose buffers the system's allocator returns each time.
+/// Each run makes and drops a database; the system's allocator would return the buffers each time.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -29,7 +29,7 @@ const PHASES: [LifePhase; 6] = [
     LifePhase::Forgetting,
 ];
 
-/// Whether each of these phases of each process was met, and what has to happen.
+/// Checks that each phase of each process was met, with the required events.
 fn check_that_enough_was_met(met: &StepCounts, phases: &[LifePhase]) {
     for (before, phase) in (0..3).flat_map(|before| phases.iter().map(move |p| (before, *p))) {
         let stops = met.stops.get(&(before, phase)).copied().unwrap_or_default();
@@ -58,6 +58,6 @@ fn over_two_data_components_one_of_which_may_be_ahead() {
 fn over_redb() {
     let world = CrashWorld::new(SteppedRedb::default(), UpdateLogging::AtCommit);
     let met = crash_at_each_step(&world, Repeats { second: 250, third: 600 });
-    // It forgets in memory, until the next checkpoint.
+    // The data component forgets in memory, until the next checkpoint.
     check_that_enough_was_met(&met, &PHASES[..5]);
 }

@@ -1,17 +1,17 @@
-//! What runs in a life: always the same, by one thread.
+//! The script of a life: always the same, by a single thread.
 
 use crate::world::{LifePhase, Process};
 use hyades_deuteronomy::torture::{ExecutedInLife, KeyByte, KeyState, bytes, number};
 use hyades_deuteronomy::{Database, Error, Session, Transaction};
 use std::ops::{Bound, Range};
 
-/// All keys that are ever written.
+/// All keys ever written.
 pub const KEYS: [KeyByte; 8] = [0, 1, 2, 3, 4, 5, 6, 7];
 
-/// The bytes of a long value: two of them do not fit into a frame.
+/// The bytes of a long value: two long values do not fit into a frame.
 const LONG: usize = 2050;
 
-/// A transaction that runs.
+/// A running transaction.
 struct ScriptedTransaction<'s> {
     tx: Transaction<'s>,
     executed: ExecutedInLife,
@@ -30,15 +30,15 @@ impl<'s> ScriptedTransaction<'s> {
     }
 }
 
-/// A life, and what has run in it.
+/// A life, and its transactions.
 pub struct ScriptedLife<'d> {
     database: &'d Database,
     process: &'d Process,
-    /// The transactions that have ended.
+    /// The ended transactions.
     pub executed: Vec<ExecutedInLife>,
     /// The number of the next write.
     pub next_write: u64,
-    /// The bytes of the log that checkpoints have truncated.
+    /// The bytes of the log truncated by checkpoints.
     pub truncated: u64,
 }
 
@@ -47,7 +47,7 @@ impl<'d> ScriptedLife<'d> {
         Self { database, process, executed: Vec::new(), next_write, truncated: 0 }
     }
 
-    /// Gives a key a value with this much padding, or deletes it.
+    /// Gives a key a value with `padding` bytes of padding, or deletes the key.
     fn write(
         &mut self,
         running: &mut ScriptedTransaction<'_>,
@@ -75,7 +75,7 @@ impl<'d> ScriptedLife<'d> {
         committed
     }
 
-    /// What it has written counts for nothing. It may say what it has read.
+    /// The writes count for nothing. The transaction may tell its reads.
     fn abort(&mut self, running: ScriptedTransaction<'_>) {
         let ScriptedTransaction { tx, mut executed } = running;
         executed.writes.clear();
@@ -83,7 +83,7 @@ impl<'d> ScriptedLife<'d> {
         self.executed.push(executed);
     }
 
-    /// A transaction that reads keys, then writes others.
+    /// Runs a transaction with reads of keys, then writes of other keys.
     fn transact(
         &mut self,
         session: &mut Session,
@@ -98,7 +98,7 @@ impl<'d> ScriptedLife<'d> {
         self.commit(running)
     }
 
-    /// Writes and syncs a batch of a stream, and looks what is acknowledged.
+    /// Writes and syncs a batch of a stream, and looks for acknowledged transactions.
     fn flush(&mut self, stream: usize) -> Result<(), Error> {
         self.database.log().step(stream);
         self.executed.iter_mut().for_each(ExecutedInLife::look);
@@ -125,7 +125,7 @@ impl<'d> ScriptedLife<'d> {
         Ok(())
     }
 
-    /// Each reads what another session has written, which may be durable later, or never.
+    /// Each transaction reads a write of another session; the write may be durable later, or never.
     fn long_values(&mut self, sessions: &mut [Session; 2], turns: u8) -> Result<(), Error> {
         for turn in 0..turns {
             let (key, before) = (turn % 8, (turn + 7) % 8);
@@ -144,13 +144,13 @@ impl<'d> ScriptedLife<'d> {
     }
 }
 
-/// The first life, of a new database, up to where it is closed.
+/// The first life, of a new database, up to the close.
 pub fn first_life(life: &mut ScriptedLife<'_>) -> Result<(), Error> {
     let database = life.database;
     let mut sessions = [database.session()?, database.session()?];
     let mut third = database.session()?;
     life.long_values(&mut sessions, 14)?;
-    // What is younger than this one waits, and holds the resume point back.
+    // Transactions younger than `old` wait, and hold the resume point back.
     let mut old = ScriptedTransaction::begin(&mut third)?;
     old.read(0)?;
     life.write(&mut old, 7, Some(100))?;
@@ -173,7 +173,7 @@ pub fn first_life(life: &mut ScriptedLife<'_>) -> Result<(), Error> {
     life.flush_all()?;
     life.apply()?;
     life.long_values(&mut sessions, 6)?;
-    // A deletion overtakes the write before it, which the checkpoint leaves to redo.
+    // A deletion overtakes an earlier write, left to redo by the checkpoint.
     life.transact(&mut sessions[0], &[], &[(4, Some(50))])?;
     let written_to = life.streams().find(|stream| database.log().backlog(*stream) > 0);
     life.transact(&mut sessions[1], &[], &[(4, None)])?;
@@ -187,11 +187,11 @@ pub fn first_life(life: &mut ScriptedLife<'_>) -> Result<(), Error> {
     life.transact(&mut sessions[1], &[5], &[(6, Some(200)), (0, None)])?;
     life.flush(1)?;
     life.apply()?;
-    // This is left to the end.
+    // The last transaction is left to the end.
     life.transact(&mut sessions[0], &[6], &[(7, Some(200))])
 }
 
-/// A later life, up to where it is closed.
+/// A later life, up to the close.
 pub fn later_life(life: &mut ScriptedLife<'_>) -> Result<(), Error> {
     let database = life.database;
     // As the thread of the proxy does after a restart.
@@ -205,7 +205,7 @@ pub fn later_life(life: &mut ScriptedLife<'_>) -> Result<(), Error> {
     life.transact(&mut sessions[0], &[3], &[(2, Some(100))])
 }
 
-/// The state; a scan and single reads agree on it.
+/// The state; a scan and single reads agree on the state.
 pub fn read_all(database: &Database) -> Result<KeyState, Error> {
     let mut session = database.session()?;
     let mut tx = session.begin()?;

@@ -1,11 +1,11 @@
-//! Crashes at each step, and at each step of what follows them.
+//! Crashes at each step, and at each step of the following lives.
 
 use crate::stores::{ENDINGS, SteppedStore};
 use crate::world::{CrashWorld, StepCounts};
 use std::collections::BTreeMap;
 
-/// Which crashes are followed by crashes at each step of the next process: of those in a phase the
-/// first, and one of this number.
+/// The sampling of crashes followed by crashes at each step of the next process: of the crashes in
+/// a phase the first, and then one of this number.
 #[derive(Clone, Copy)]
 pub struct Repeats {
     /// Of the crashes of the first process.
@@ -14,7 +14,7 @@ pub struct Repeats {
     pub third: usize,
 }
 
-/// Which of the things of a kind are taken: the first, and one of `every` after it.
+/// The sampling of events by kind: the first is taken, and later one of `every`.
 struct Sample<K>(BTreeMap<K, usize>);
 
 impl<K: Ord> Sample<K> {
@@ -25,7 +25,8 @@ impl<K: Ord> Sample<K> {
     }
 }
 
-/// Stops a new database at each step, by each ending; what is left, again at each step; and so on.
+/// Stops a new database at each step, by each ending; the remaining state, again at each step; and
+/// so on.
 pub fn crash_at_each_step<S: SteppedStore>(world: &CrashWorld<S>, repeats: Repeats) -> StepCounts {
     let mut met = StepCounts::default();
     let (mut seconds, mut thirds) = (Sample(BTreeMap::new()), Sample(BTreeMap::new()));

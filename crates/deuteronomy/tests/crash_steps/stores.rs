@@ -1,4 +1,4 @@
-//! Data components whose process dies at a step of theirs, and what a crash leaves of them.
+//! Data components with a process death at a step, and their state after a crash.
 
 use hyades_deuteronomy::torture::{LivingStore, RedbStore};
 use hyades_deuteronomy::{
@@ -10,15 +10,15 @@ use std::sync::{Arc, Mutex};
 /// How a process ends.
 #[derive(Clone, Copy, Debug)]
 pub struct Ending {
-    /// By a power cut: what was not synced is lost, or torn. Otherwise it is killed, and what it
-    /// has written stays.
+    /// By a power cut: unsynced bytes are lost, or torn. Otherwise the process is killed, and its
+    /// writes stay.
     pub power: bool,
-    /// How much a data component in memory keeps of what was applied since its last checkpoint: it
-    /// may write when it likes. One in redb keeps none of it.
+    /// The share of operations kept by a data component in memory of those applied since its last
+    /// checkpoint: the component may write at any time. A data component in redb keeps none.
     pub kept: f64,
 }
 
-/// With the second a data component is at its last checkpoint, and the log lacks nothing.
+/// With the second ending a data component is at its last checkpoint, and the log lacks nothing.
 pub const ENDINGS: [Ending; 4] = [
     Ending { power: false, kept: 1.0 },
     Ending { power: false, kept: 0.0 },
@@ -26,29 +26,29 @@ pub const ENDINGS: [Ending; 4] = [
     Ending { power: true, kept: 0.5 },
 ];
 
-/// The storage of a data component, which outlives it.
+/// The storage of a data component, outliving the data component.
 pub trait SteppedStore {
-    /// Opens the data component on what the last one has left.
+    /// Opens the data component on the storage left by the last data component.
     fn open(&mut self) -> Result<Arc<dyn DataComponent>, Error>;
-    /// The process of the next opening dies at this step of the data component, of which 0 is the
-    /// first. Where a step is done or not, it is done if `is_done` says so.
+    /// The process of the next opening dies at a step of the data component, counted from 0.
+    /// `is_done` decides whether the last step is done.
     fn stop_at(&mut self, step: u64, is_done: bool);
     /// Whether the process of the last opening has died there.
     fn has_stopped(&self) -> bool;
     /// The process dies.
     fn crash(&mut self, ending: Ending, seed: u64);
-    /// A copy of what a crash has left.
+    /// A copy of the state left by a crash.
     fn fork(&self) -> Self;
-    /// Whether one part of it has a later resume point than another.
+    /// Whether a part has a later resume point than another part.
     fn is_uneven(&self) -> bool {
         false
     }
 }
 
-/// The steps that are left to a process.
+/// The remaining steps of a process.
 #[derive(Debug, Default)]
 struct StepsLeft {
-    /// None: it does not die.
+    /// None: no death.
     left: Option<u64>,
     is_done: bool,
     has_stopped: bool,
@@ -69,7 +69,7 @@ impl StepsLeft {
     }
 }
 
-/// The data component in memory. Its steps are single operations, checkpoints, and what it forgets.
+/// The data component in memory. The steps are single operations, checkpoints, and calls to forget.
 struct SteppedData {
     data: Arc<MemoryData>,
     steps: Arc<Mutex<StepsLeft>>,
@@ -100,14 +100,14 @@ impl DataLayer for SteppedData {
     }
 }
 
-/// A data component in memory, or two that share the keys.
+/// A data component in memory, or two sharing the keys.
 pub struct SteppedMemory {
     parts: Vec<Arc<MemoryData>>,
     steps: Arc<Mutex<StepsLeft>>,
 }
 
 impl SteppedMemory {
-    /// An empty one of one or two parts.
+    /// An empty store of one or two parts.
     pub fn new(parts: usize) -> Self {
         let parts = (0..parts).map(|_| Arc::new(MemoryData::outliving())).collect();
         Self { parts, steps: Arc::default() }
@@ -145,7 +145,7 @@ impl SteppedStore for SteppedMemory {
     }
 
     fn fork(&self) -> Self {
-        // What a crash has left is stable.
+        // The state left by a crash is stable.
         let copy = |data: &Arc<MemoryData>| Arc::new(data.after_crash(|| true));
         Self { parts: self.parts.iter().map(copy).collect(), steps: Arc::default() }
     }
@@ -157,7 +157,7 @@ impl SteppedStore for SteppedMemory {
     }
 }
 
-/// A data component in redb. Its steps are writes, syncs and lengths of redb's file.
+/// A data component in redb. The steps are writes, syncs and lengths of redb's file.
 #[derive(Default)]
 pub struct SteppedRedb {
     store: RedbStore,

@@ -1,5 +1,5 @@
-//! A database on a simulated disk. Its process dies at a step of the log's device or of the data
-//! component, and another one goes on.
+//! A database on a simulated disk. The process dies at a step of the log's device or of the data
+//! component, and another process goes on.
 
 use crate::script::{KEYS, ScriptedLife, first_life, later_life, read_all};
 use crate::stores::{ENDINGS, Ending, SteppedStore};
@@ -16,10 +16,10 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// What a process does.
+/// The phase of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LifePhase {
-    /// Opens the database, which redoes what the data component lacks.
+    /// Opens the database, with redo of the data component's missing operations.
     Opening,
     /// Transactions, flushes, and the proxy.
     Work,
@@ -33,7 +33,7 @@ pub enum LifePhase {
     Closing,
 }
 
-/// Where a process dies: at a step of one of these; 0 is the first.
+/// The point of a process's death: at a step, counted from 0.
 #[derive(Clone, Copy, Debug)]
 pub enum StopAt {
     /// A change of the log's device: a write, a sync, a change of names.
@@ -52,19 +52,19 @@ pub struct Process {
 }
 
 impl Process {
-    /// What it does from now on, if it is alive.
+    /// Enters a phase, if the process is alive.
     pub fn enter(&self, phase: LifePhase) {
         if self.device.is_alive() {
             *self.phase.lock().unwrap() = phase;
         }
     }
 
-    /// What it does, or did when it died.
+    /// The present phase, or the phase of the death.
     fn phase(&self) -> LifePhase {
         *self.phase.lock().unwrap()
     }
 
-    /// A change of the data component, after the last of which the log does not change either.
+    /// Makes a change of the data component; after the last change the log does not change either.
     fn change(&self, change: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
         if !self.device.is_alive() {
             return Err(Error::DataComponent("the process has died".into()));
@@ -107,24 +107,24 @@ impl DataLayer for DataOfProcess {
     }
 }
 
-/// What was met.
+/// The counts of events met.
 #[derive(Debug, Default)]
 pub struct StepCounts {
-    /// Stops, by how many lives there had been before, at most 3, and what the process did.
+    /// Stops, by the number of earlier lives, at most 3, and the phase of the process.
     pub stops: BTreeMap<(usize, LifePhase), usize>,
-    /// States that were compared with what had run.
+    /// States compared with the history.
     pub judged: usize,
-    /// Of these, which lacked transactions that had committed, and were not acknowledged.
+    /// Of the states compared, states without some committed, unacknowledged transactions.
     pub shorter: usize,
-    /// Openings that have applied something again.
+    /// Openings with operations applied again.
     pub redone: usize,
-    /// Of these, which found the data component at its last checkpoint.
+    /// Of these openings, openings with the data component at its last checkpoint.
     pub older: usize,
-    /// Openings of several data components one of which was at a later checkpoint.
+    /// Openings of several data components, one at a later checkpoint.
     pub uneven: usize,
-    /// Transactions that openings have found dead.
+    /// Transactions found dead by openings.
     pub dead: u64,
-    /// Bytes of the log that were truncated.
+    /// Truncated bytes of the log.
     pub truncated: u64,
 }
 
@@ -133,7 +133,7 @@ pub struct CrashWorld<S> {
     disk: SimulatedDisk,
     pub store: S,
     update_logging: UpdateLogging,
-    /// What has run since the state was last read.
+    /// The transactions run since the state was last read.
     history: Rc<LifeHistory>,
     next_write: u64,
     /// Where the processes have died, and how.
@@ -141,13 +141,13 @@ pub struct CrashWorld<S> {
 }
 
 impl<S: SteppedStore> CrashWorld<S> {
-    /// A new one, without a process so far.
+    /// A new database, without a process so far.
     pub fn new(store: S, update_logging: UpdateLogging) -> Self {
         let (disk, history, lives) = (SimulatedDisk::new(), Rc::default(), Vec::new());
         Self { disk, store, update_logging, history, next_write: 1, lives }
     }
 
-    /// A copy, of what a crash has left.
+    /// A copy of the state left by a crash.
     pub fn fork(&self) -> Self {
         let (disk, store, history) = (self.disk.fork(), self.store.fork(), self.history.clone());
         Self { disk, store, history, lives: self.lives.clone(), ..*self }
@@ -159,7 +159,7 @@ impl<S: SteppedStore> CrashWorld<S> {
 
     fn options(&self, device: &SimulatedDevice) -> Options {
         let is_first = self.lives.len() == 1;
-        // The second one leaves a stream, and removes its files when it truncates the log.
+        // The second life leaves a stream, and removes the stream's files when truncating the log.
         let streams = if self.lives.len() == 2 { 2 } else { 3 };
         let mut log = LogOptions::new(vec![PathBuf::from("/log")], streams);
         (log.buffer_bytes, log.segment_bytes, log.block_bytes) = (1 << 14, 1 << 14, 1 << 10);
@@ -168,7 +168,7 @@ impl<S: SteppedStore> CrashWorld<S> {
         log.device = Arc::new(device.clone());
         log.stepped = true;
         let mut options = Options::new(log);
-        // Of the later ones a half is less than what there is to redo.
+        // In later lives a half is less than the operations to redo.
         options.memory_bytes = if is_first { 32 << 10 } else { 8 << 10 };
         (options.sessions, options.transactions) = (4, 16);
         options.proxy_threads = 1..=1;
@@ -176,8 +176,8 @@ impl<S: SteppedStore> CrashWorld<S> {
         options
     }
 
-    /// The next process runs, and dies there, or after it has closed the database. Returns what it
-    /// did when it died; None if that was later.
+    /// The next process runs, and dies at `stop`, or after closing the database. Returns the phase
+    /// of the death; None for a later death.
     pub fn live(
         &mut self,
         stop: Option<StopAt>,
@@ -214,7 +214,7 @@ impl<S: SteppedStore> CrashWorld<S> {
             false => self.disk.kill(),
         }
         self.store.crash(ending, seed);
-        // What the process has left in memory is dropped when it can do nothing any more.
+        // The process's memory is dropped when the process can do nothing any more.
         drop(held);
         if !has_stopped {
             self.check_content();
@@ -229,8 +229,8 @@ impl<S: SteppedStore> CrashWorld<S> {
         assert_eq!(stopped, None);
     }
 
-    /// Opens the database, compares its state, works, and closes it. `held` keeps the data
-    /// component.
+    /// Opens the database, compares the state, works, and closes the database. `held` keeps the
+    /// data component.
     fn run(
         &mut self,
         process: &Arc<Process>,
@@ -267,8 +267,8 @@ impl<S: SteppedStore> CrashWorld<S> {
         closed
     }
 
-    /// Reads the state: all that was acknowledged is there, nothing is in part, and what an earlier
-    /// crash has taken is not there.
+    /// Reads the state: all acknowledged transactions are there, no transaction is there in part,
+    /// and transactions lost in an earlier crash are not there.
     fn judge(&self, database: &Database, met: &mut StepCounts) -> Result<KeyState, Error> {
         let recovered = read_all(database)?;
         let checked = self.history.check_recovered(&KEYS, &recovered);
@@ -283,7 +283,7 @@ impl<S: SteppedStore> CrashWorld<S> {
         Ok(recovered)
     }
 
-    /// The state that all committed transactions have left.
+    /// The state left by all committed transactions.
     fn last_state(&self) -> KeyState {
         with_values(&self.history.last_state())
     }
@@ -307,10 +307,10 @@ impl<S: SteppedStore> CrashWorld<S> {
         }
     }
 
-    /// Copies of it live, each up to a step of the log's device or of the data component: the
-    /// first, the second, and so on, to the last one there is. Each step is met by this number of
-    /// endings, from `first` on. `then` gets what each has left, what its process did, and the
-    /// number of the ending.
+    /// Runs copies of the database, each up to a step of the log's device or of the data component:
+    /// the first, the second, and so on, to the last. Each step is met by `endings` endings, from
+    /// `first` on. `then` gets the remaining state, the phase of the process, and the number of the
+    /// ending.
     pub fn at_each_step(
         &self,
         (first, endings): (usize, usize),
@@ -343,7 +343,7 @@ impl<S: SteppedStore> CrashWorld<S> {
     }
 }
 
-/// The keys of a state that have a value.
+/// The keys of a state with a value.
 fn with_values(state: &KeyState) -> KeyState {
     state.iter().filter(|(_, written)| written.is_some()).map(|(k, w)| (*k, *w)).collect()
 }

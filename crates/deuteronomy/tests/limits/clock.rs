@@ -1,16 +1,16 @@
-//! Timestamps near their end.
+//! Timestamps near the end.
 
 use super::{content, options_of_small_buffers, refusal};
 use hyades_deuteronomy::{DataComponent, Database, Error, MemoryData, ResumePoint};
 use std::path::Path;
 use std::sync::Arc;
 
-/// The highest timestamp that a record may state.
+/// The highest timestamp allowed in a record.
 const HIGHEST: u64 = 1 << 61;
-/// Sessions that have seen a higher one begin no transaction.
+/// Sessions with a higher timestamp seen begin no transaction.
 const LAST: u64 = HIGHEST - (1 << 16);
 
-/// A data component whose resume point states this timestamp, and the keys of its log.
+/// A data component with the timestamp `highest_ts` in its resume point, and the keys of its log.
 fn at(dir: &Path, highest_ts: u64) -> Arc<MemoryData> {
     let data = Arc::new(MemoryData::outliving());
     let database = open(dir, &data).unwrap();
@@ -80,7 +80,7 @@ fn no_transaction_begins_behind_the_last_timestamp_and_all_before_it_can_be_read
         }
         assert!((LAST..LAST + sessions.len() as u64).contains(&highest), "{highest}");
         assert_eq!(committed, highest - (LAST - 4));
-        // A session that comes now begins none, either; but all can be read.
+        // A new session begins none, either; but all can be read.
         let mut late = match sessions.len() {
             8 => sessions.pop().unwrap(),
             _ => database.session().unwrap(),
@@ -96,13 +96,13 @@ fn no_transaction_begins_behind_the_last_timestamp_and_all_before_it_can_be_read
             0 => drop(database),
             _ => database.close().unwrap(),
         }
-        // The records and the resume point are sound: only that there is no timestamp is wrong.
+        // The records and the resume point are sound: only the lack of a timestamp is wrong.
         let wrong = refusal(open(dir.path(), &Arc::new(data.after_crash(|| true))));
         assert!(wrong.contains(&format!("states the timestamp {highest}")), "{wrong}");
     }
 }
 
-/// What was refused left nothing behind that the database could not go on with.
+/// A refusal leaves nothing behind to prevent the database from going on.
 #[test]
 fn a_right_resume_point_opens_the_database_again() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Logs and stores that do not belong together any more: another kind of store, or older copies.
+//! Logs and stores no longer belonging together: another kind of store, or older copies.
 
 use super::{
     Content, DURABLE_STORES, STORES, content, open_store, options_of_small_buffers, refusal,
@@ -24,7 +24,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Writes the keys of a round, and closes the database, which truncates the log.
+/// Writes the keys of a round, and closes the database, with a truncation of the log.
 fn write_and_close(log: &Path, data: Arc<dyn DataComponent>, round: u8, content: &mut Content) {
     let database = open(log, data).unwrap();
     let mut session = database.session().unwrap();
@@ -74,7 +74,7 @@ fn an_older_copy_of_a_store_or_of_a_log_is_refused_and_loses_nothing() {
         assert!(wrong.contains("taken together"), "{wrong}");
         let wrong = refusal(open(old_log, open_store(name, stores)));
         assert!(wrong.contains("ahead of the log") && wrong.contains("together"), "{wrong}");
-        // The new ones go together, and so do the old ones.
+        // The new copies go together, and so do the old copies.
         let database = open(log, open_store(name, stores)).unwrap();
         assert!(content(&mut database.session().unwrap()) == expected, "{name}");
         drop(database);
@@ -84,7 +84,7 @@ fn an_older_copy_of_a_store_or_of_a_log_is_refused_and_loses_nothing() {
     }
 }
 
-/// An older copy of a store whose log was not truncated lacks nothing: it is filled from there.
+/// An older copy of a store with an untruncated log lacks nothing: the copy is filled from the log.
 #[test]
 fn an_older_copy_of_a_store_is_filled_from_a_log_that_has_all() {
     for name in DURABLE_STORES {

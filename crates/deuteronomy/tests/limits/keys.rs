@@ -1,4 +1,4 @@
-//! Keys that are longer than a store takes, or a frame of the log.
+//! Keys too long for a store, or for a frame of the log.
 
 use super::{Content, STORES, block_on, content, open_store, options, refusal};
 use hyades_deuteronomy::{
@@ -7,11 +7,12 @@ use hyades_deuteronomy::{
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// What a frame of the log takes with the default options, and what describes a write in it.
+/// The capacity of a frame of the log with the default options, and the overhead of a write in a
+/// frame.
 const FRAME: usize = 1 << 20;
 const BESIDE: usize = 30;
 
-/// As a store whose longest key is of 4 bytes. It is called with no longer one.
+/// A store with keys of at most 4 bytes. The store is called with no longer key.
 struct Short(MemoryData);
 
 const SHORT: usize = 4;
@@ -49,7 +50,7 @@ impl hyades_deuteronomy::DataLayer for Short {
     }
 }
 
-/// The lengths around the limits of all stores, and one that is far above.
+/// The lengths around the limits of all stores, and a length far above.
 fn lengths(limits: Limits) -> Vec<usize> {
     let around = |len: usize| [len - 1, len, len + 1];
     let mut lengths: Vec<usize> =
@@ -63,7 +64,8 @@ fn lengths(limits: Limits) -> Vec<usize> {
     lengths
 }
 
-/// What a write of a key of this length to `limits` says, with a value that is empty.
+/// Whether a write of a key of `len` bytes to a store of `limits`, with an empty value, has the
+/// right result.
 fn is_as_expected(written: Result<(), Error>, len: usize, limits: Limits) -> bool {
     match written {
         Ok(()) => len <= limits.key_bytes && len + BESIDE <= FRAME,
@@ -122,7 +124,7 @@ fn a_key_that_is_too_long_is_not_found_and_cannot_be_written() {
                 assert!(is_right, "{len} over {name}, {nth}");
             }
             assert_eq!(tx.get(&key).unwrap().is_some(), fits, "{len} over {name}");
-            // It goes on without what was refused.
+            // The transaction goes on without the refused write.
             tx.put(b"n", &len.to_be_bytes()).unwrap();
             tx.commit().unwrap().wait().unwrap();
             if fits {
@@ -150,7 +152,7 @@ fn a_key_that_is_too_long_is_not_found_and_cannot_be_written() {
     }
 }
 
-/// Keys around the longest one, and bounds around these that are longer than any.
+/// Keys around the longest, and bounds around these keys, longer than any key.
 fn keys_and_bounds(longest: usize) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
     let key = |len: usize, ends: &[u8]| [&vec![b'm'; len][..], ends].concat();
     let keys = vec![
@@ -177,7 +179,7 @@ fn keys_and_bounds(longest: usize) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
     (keys, bounds)
 }
 
-/// Compares each scan between two of the bounds with one of a sorted map.
+/// Compares each scan between two of the bounds with a scan of a sorted map.
 fn assert_scans_as_a_map(database: &Database, expected: &Content, bounds: &[Vec<u8>]) -> usize {
     let (mut session, mut found) = (database.session().unwrap(), 0);
     let each = |key| [Bound::Included(key), Bound::Excluded(key), Bound::Unbounded];
@@ -231,7 +233,7 @@ fn a_bound_may_be_longer_than_any_key() {
     }
 }
 
-/// What is noted of a scan with bounds that were cut keeps older writers out, and no others.
+/// The note of a scan with cut bounds keeps older writers out, and no other writers.
 #[test]
 fn a_scan_with_bounds_that_are_too_long_is_serializable() {
     let dir = tempfile::tempdir().unwrap();
@@ -250,7 +252,7 @@ fn a_scan_with_bounds_that_are_too_long_is_serializable() {
     }
 }
 
-/// Keys and values that one store took are in the log that another one is to be filled from.
+/// Keys and values accepted by a store are in a log for filling another store.
 #[test]
 fn a_log_with_longer_keys_or_values_than_the_store_takes_is_refused_and_loses_nothing() {
     for (key, value) in [(&b"12345"[..], &b""[..]), (b"1234", b"1234567890")] {
@@ -271,7 +273,7 @@ fn a_log_with_longer_keys_or_values_than_the_store_takes_is_refused_and_loses_no
     }
 }
 
-/// What the store itself answers, by which others may be built.
+/// The answers of the store itself, as a base for other stores.
 #[cfg(feature = "fjall")]
 #[test]
 fn fjall_never_panics_over_a_long_key() {
@@ -306,7 +308,7 @@ fn fjall_never_panics_over_a_long_key() {
         assert_eq!(count((Bound::Excluded(key), Bound::Included(key))), 0);
         assert_eq!(count((Bound::Included(&longest), Bound::Excluded(key))), 1);
     }
-    // A range may end at a key that the store does not take.
+    // A range may end at a key too long for the store.
     let other: Arc<dyn DataComponent> =
         Arc::new(FjallData::open(&dir.path().join("two"), 1 << 20).unwrap());
     let split = vec![b'm'; 70_000];

@@ -1,5 +1,5 @@
-//! The limits of keys, values, transactions, streams, options, timestamps and copies: what is
-//! accepted at each and refused one past it, and that nothing is lost by either.
+//! The limits of keys, values, transactions, streams, options, timestamps and copies: acceptance at
+//! each limit and refusal past the limit, without a loss by either.
 #![allow(missing_docs)]
 
 mod clock;
@@ -30,7 +30,7 @@ fn options(dir: &Path, streams: usize) -> Options {
     Options::new(log)
 }
 
-/// The same with buffers that many streams can have.
+/// The same with buffers fit for many streams.
 fn options_of_small_buffers(dir: &Path, streams: usize) -> Options {
     let mut options = options(dir, streams);
     options.log.buffer_bytes = 1 << 16;
@@ -57,7 +57,7 @@ fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// What a store was opened as: by its name, in this directory.
+/// Opens a store by name, in the directory `dir`.
 fn open_store(name: &str, dir: &Path) -> Arc<dyn DataComponent> {
     match name {
         "memory" => Arc::new(MemoryData::new()),
@@ -71,7 +71,7 @@ fn open_store(name: &str, dir: &Path) -> Arc<dyn DataComponent> {
     }
 }
 
-/// The names of the stores of this build.
+/// The names of the stores of the build.
 const STORES: &[&str] = &[
     "memory",
     #[cfg(feature = "redb")]
@@ -80,5 +80,5 @@ const STORES: &[&str] = &[
     "fjall",
 ];
 
-/// Of these, those that keep what they hold.
+/// The stores with durable data.
 const DURABLE_STORES: &[&str] = STORES.split_at(1).1;

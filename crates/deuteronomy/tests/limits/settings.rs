@@ -1,10 +1,11 @@
-//! Options at the ends of their ranges: what opens there works, and what is past it is refused.
+//! Options at the ends of their ranges: a database opened there works, and values past the ends are
+//! refused.
 
 use super::{block_on, content, options_of_small_buffers, refusal};
 use hyades_deuteronomy::{DataComponent, Database, Error, MemoryData, Options};
 use std::sync::Arc;
 
-/// Changes options to a value at an end of their range.
+/// Changes options to a value at an end of the range.
 type Change = Box<dyn Fn(&mut Options)>;
 
 fn change(change: impl Fn(&mut Options) + 'static) -> Change {
@@ -111,7 +112,7 @@ fn attempts_patience_and_threads_of_the_proxy() {
 
 #[test]
 fn transactions() {
-    // A table of the fewest entries, in use by the most sessions that it allows.
+    // A table of the fewest entries, in use by the most sessions allowed.
     let dir = tempfile::tempdir().unwrap();
     let mut options = options_of_small_buffers(dir.path(), 2);
     (options.transactions, options.sessions) = (16, 15);
@@ -151,7 +152,7 @@ fn sessions() {
     for nth in [0, 1, MOST / 2, MOST - 1] {
         sessions[nth].execute(|tx| tx.put(&nth.to_be_bytes(), b"1")).unwrap();
     }
-    // One that leaves makes room for one.
+    // A leaving session makes room for another.
     drop(sessions.pop());
     let mut last = database.session().unwrap();
     assert!(matches!(database.session().map(drop), Err(Error::Sessions(MOST))));

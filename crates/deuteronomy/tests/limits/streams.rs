@@ -1,4 +1,4 @@
-//! One stream, up to the most, and around six: of more, what a transaction depends on is apart.
+//! One stream, up to the most, and around six: the dependencies on further streams lie apart.
 
 use super::{Content, content, options_of_small_buffers, refusal};
 use hyades_deuteronomy::{
@@ -27,8 +27,8 @@ fn open(dir: &Path, streams: usize, data: &Arc<MemoryData>) -> Database {
     Database::open(options(dir, streams), data).unwrap()
 }
 
-/// A session for each stream, by stream: each writes its record there. The writes are to keys that
-/// are the streams' numbers.
+/// A session for each stream, by stream: each session writes its record there. The written keys are
+/// the streams' numbers.
 fn sessions(database: &Database, round: u8) -> Vec<Session> {
     let streams = database.log().streams();
     let mut sessions: Vec<Option<Session>> = (0..streams).map(|_| None).collect();
@@ -45,7 +45,7 @@ fn sessions(database: &Database, round: u8) -> Vec<Session> {
     sessions.into_iter().map(Option::unwrap).collect()
 }
 
-/// Reads a key and writes another one.
+/// Reads a key and writes another key.
 fn depend(session: &mut Session, read: &[u8], write: &[u8], value: &[u8]) -> Ticket {
     let mut tx = session.begin().unwrap();
     drop(tx.get(read).unwrap());
@@ -74,7 +74,7 @@ fn each_number_of_streams_is_recovered_with_each_other_up_and_down() {
             let mut tickets = Vec::new();
             let mut all = sessions(&database, round);
             expected.insert(b"stream".to_vec(), vec![round]);
-            // Each depends on the one in the stream before.
+            // Each transaction depends on the transaction in the stream before.
             for (stream, session) in all.iter_mut().enumerate() {
                 let (key, before) = ([stream as u8], [(stream as u8).wrapping_sub(1)]);
                 tickets.push(depend(session, &before, &key, &[round]));
@@ -94,7 +94,8 @@ fn each_number_of_streams_is_recovered_with_each_other_up_and_down() {
     }
 }
 
-/// The record of the dependent is durable in one stream, and what it has read is not in another.
+/// The record of the dependent is durable in one stream, and the record of the version read is not
+/// durable in another.
 #[test]
 fn a_dependency_on_any_stream_decides_what_is_acknowledged_and_what_is_recovered() {
     for (streams, far_stream) in [(6, 5), (7, 6), (8, 6), (8, 7), (9, 8), (64, 6), (64, 63)] {
@@ -108,7 +109,7 @@ fn a_dependency_on_any_stream_decides_what_is_acknowledged_and_what_is_recovered
                 let mut all = sessions(&database, 0);
                 step_all(&database);
                 let first = depend(&mut all[far_stream], b"-", b"first", b"1");
-                // From the far stream to another one, and from there to a third.
+                // From the far stream to another stream, and from there to a third.
                 let second = depend(&mut all[0], b"first", b"second", b"1");
                 let third = depend(&mut all[far_stream - 1], b"second", b"third", b"1");
                 (0..streams)
@@ -137,7 +138,8 @@ fn a_dependency_on_any_stream_decides_what_is_acknowledged_and_what_is_recovered
 }
 
 /// Moves amounts between accounts until the log is stopped, and waits for none. Counts the
-/// transactions in a key of its own; returns how many were acknowledged, and how many committed.
+/// transactions in a separate key; returns the numbers of acknowledged and of committed
+/// transactions.
 fn transfer(database: &Database, thread: u8, stop_at: u64, rng: &mut fastrand::Rng) -> [u64; 2] {
     let (mut session, mut tickets) = (database.session().unwrap(), Vec::new());
     let counter = [b"thread", &[thread][..]].concat();
@@ -149,7 +151,7 @@ fn transfer(database: &Database, thread: u8, stop_at: u64, rng: &mut fastrand::R
                 let sum = u64::from_le_bytes((*found).try_into().unwrap());
                 tx.put(&[account], &sum.wrapping_add(change).to_le_bytes())?;
             }
-            // So each depends on the one before it.
+            // So each transaction depends on the transaction before.
             let before = tx.get(&counter)?.map(|value| (*value).try_into().unwrap());
             assert_eq!(before.map_or(0, u64::from_le_bytes), number - 1);
             tx.put(&counter, &u64::to_le_bytes(number))
@@ -171,7 +173,7 @@ fn transfer(database: &Database, thread: u8, stop_at: u64, rng: &mut fastrand::R
 
 const ACCOUNTS: u8 = 12;
 
-/// Threads whose transactions depend on all streams, until the log stops in between.
+/// Threads with transactions dependent on all streams, until the log stops in between.
 #[test]
 fn threads_over_each_number_of_streams_lose_nothing_that_was_acknowledged() {
     let dir = tempfile::tempdir().unwrap();
@@ -191,12 +193,12 @@ fn threads_over_each_number_of_streams_lose_nothing_that_was_acknowledged() {
     for (life, streams) in [9, 7, 64, 1, 8, 6, 64].into_iter().enumerate() {
         let database = Database::open(threaded(streams), Arc::new(MemoryData::new())).unwrap();
         let stop_at = rng.u64(100..400);
-        // They take the first streams: those of the threads are the others, if there are any.
+        // The idle sessions take the first streams: the threads get the remaining streams, if any.
         let idle: Vec<_> = (0..6).map(|_| database.session().unwrap()).collect();
         let counts: Vec<[u64; 2]> = std::thread::scope(|scope| {
             let run = |thread: u8| {
                 let (mut rng, database) = (rng.fork(), &database);
-                // Threads of the life before have counters of their own.
+                // Threads of the life before have separate counters.
                 let thread = thread + 10 * life as u8;
                 scope.spawn(move || transfer(database, thread, stop_at, &mut rng))
             };
@@ -216,7 +218,7 @@ fn threads_over_each_number_of_streams_lose_nothing_that_was_acknowledged() {
         assert_eq!(sum, 1000 * u64::from(ACCOUNTS), "{streams} streams");
         for (thread, [acknowledged, committed]) in counts.into_iter().enumerate() {
             let found = number(&[&b"thread"[..], &[thread as u8 + 10 * life as u8]].concat());
-            // The last one may be in the log although it is not known to be committed.
+            // The last transaction may be in the log although not known to be committed.
             let may_be = acknowledged..=committed + 1;
             assert!(may_be.contains(&found), "{found} of {may_be:?} over {streams} streams");
         }

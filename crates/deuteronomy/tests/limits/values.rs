@@ -1,10 +1,12 @@
-//! Values from empty to the largest and one past it, and transactions of one and of many writes.
+//! Values from empty to the largest and a value past the limit, and transactions of one and of many
+//! writes.
 
 use super::{Content, STORES, content, open_store, options};
 use hyades_deuteronomy::{DataComponent, Database, Error, MemoryData};
 use std::sync::Arc;
 
-/// What a frame of the log takes with the default options, and what describes a write in it.
+/// The capacity of a frame of the log with the default options, and the overhead of a write in a
+/// frame.
 const FRAME: usize = 1 << 20;
 const BESIDE: usize = 30;
 
@@ -15,7 +17,7 @@ fn empty_and_largest_values_survive_a_crash_and_larger_ones_are_refused() {
         let open = || Database::open(options(dir.path(), 2), open_store(name, stores.path()));
         let (database, mut expected) = (open().unwrap(), Content::new());
         let mut session = database.session().unwrap();
-        // The empty key has the empty value in one transaction, and others later.
+        // The empty key has the empty value in one transaction, and other values later.
         for (nth, len) in [0, 1, 40_000, 65_536, FRAME - BESIDE - 1].into_iter().enumerate() {
             let value = vec![nth as u8; len];
             for key in [vec![], vec![nth as u8]] {
@@ -53,7 +55,7 @@ fn empty_and_largest_values_survive_a_crash_and_larger_ones_are_refused() {
     }
 }
 
-/// The limit of a store above what a frame takes: the error names the store's.
+/// The limit of a store above the limit of a frame: the error names the store's.
 #[test]
 fn a_value_that_no_store_takes_is_refused_as_such() {
     for name in STORES {
@@ -62,7 +64,7 @@ fn a_value_that_no_store_takes_is_refused_as_such() {
         let database = Database::open(options(dir.path(), 1), data).unwrap();
         let mut session = database.session().unwrap();
         for len in [1 << 30, (1 << 30) + 1] {
-            // Zeros that are not touched take no memory.
+            // Untouched zeros take no memory.
             let value = vec![0; len];
             let put = session.execute(|tx| tx.put(b"k", &value));
             let is_right = match put {
@@ -78,7 +80,7 @@ fn a_value_that_no_store_takes_is_refused_as_such() {
     }
 }
 
-/// With small buffers a frame is smaller, and the text says what enlarges it.
+/// With small buffers a frame is smaller, and the text names the options for a larger frame.
 #[test]
 fn a_larger_buffer_helps_up_to_the_largest_frame() {
     for (buffer, segment, frame) in
@@ -112,7 +114,7 @@ fn transactions_of_one_write_and_of_a_hundred_thousand_are_recovered_whole() {
                 keys.map(u32::to_be_bytes).try_for_each(|key| tx.put(&key, &key))
             })
             .unwrap();
-        // One that does not commit, and is not there afterwards.
+        // A transaction without a commit, not there afterwards.
         let mut open_one = session.begin().unwrap();
         open_one.put(&1u32.to_be_bytes(), b"not committed").unwrap();
         drop(open_one);
@@ -125,7 +127,7 @@ fn transactions_of_one_write_and_of_a_hundred_thousand_are_recovered_whole() {
     }
 }
 
-/// At the budget of memory and one past it.
+/// At the budget of memory and a byte past the budget.
 #[test]
 fn a_transaction_of_the_budget_of_memory_is_recovered_and_a_larger_one_goes_on_without() {
     let dir = tempfile::tempdir().unwrap();
@@ -139,7 +141,7 @@ fn a_transaction_of_the_budget_of_memory_is_recovered_and_a_larger_one_goes_on_w
     let mut session = database.session().unwrap();
     let mut tx = session.begin().unwrap();
     tx.put(b"a", &[1; 1000]).unwrap();
-    // What one more write takes beside its value, all that is there included.
+    // The bytes of one more write without its value, including all bytes already there.
     let beside = match tx.put(b"b", &vec![2; 64 << 10]) {
         Err(Error::TransactionTooLarge(bytes, limit)) if limit == 64 << 10 => bytes - limit,
         other => panic!("{other:?}"),
@@ -163,8 +165,8 @@ fn a_transaction_of_the_budget_of_memory_is_recovered_and_a_larger_one_goes_on_w
     assert!(content(&mut open().session().unwrap()) == before);
 }
 
-/// The largest values, and transactions of many, in the log of a database that is opened again with
-/// the least of everything: they are there, can be read in all ways, and be written over.
+/// The largest values, and transactions of many, in the log of a database opened again with the
+/// least of everything: the values are there, readable in all ways, and can be written over.
 #[test]
 fn the_largest_values_are_there_with_the_least_memory_and_the_smallest_buffers() {
     for name in STORES {

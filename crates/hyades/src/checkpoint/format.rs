@@ -15,7 +15,7 @@ pub(crate) const BLOCK_HEAD: usize = 16;
 /// Maximum length of the content of a written block, in bytes: slightly more than a full block plus
 /// the longest row. A reader accepts any length that fits into the file.
 pub(crate) const MAX_CONTENT: usize = 32 << 20;
-/// Maximum expansion by LZ4, content bytes per stored byte: each byte that continues a length in
+/// Maximum expansion by LZ4, content bytes per stored byte: each continuation byte of a length in
 /// LZ4's format adds 255.
 const MAX_EXPANSION: u64 = 255;
 
@@ -87,7 +87,8 @@ impl PartId {
         crc32c::crc32c(&bytes)
     }
 
-    /// Encodes a block for this file offset into `out`. Returns whether it was stored compressed.
+    /// Encodes a block for this file offset into `out`. Returns whether the block was stored
+    /// compressed.
     ///
     /// # Errors
     /// The content is longer than [`MAX_CONTENT`].

@@ -1,4 +1,4 @@
-//! Decides when checkpoints are taken: on demand, at an interval, or often enough to bound replay
+//! Decides the times of checkpoints: on demand, at an interval, or often enough to bound replay
 //! time.
 
 use super::{CheckpointReport, CheckpointSettings};
@@ -15,11 +15,10 @@ use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Lower bound of the assumed replay speed until it has been measured, in bytes per second: a
-/// cautious guess.
+/// Lower bound of the assumed replay speed until measured, in bytes per second: a cautious guess.
 const UNMEASURED_BYTES_PER_S: u64 = 32 << 20;
 
-/// Fraction of the permitted replay time that checkpoints aim at.
+/// Fraction of the permitted replay time used as the target of checkpoints.
 const MARGIN: f64 = 0.8;
 
 /// Interval at which a busy database is checked.
@@ -32,9 +31,9 @@ const SPAN: Duration = Duration::from_millis(200);
 const AFTER_FAILURE: Duration = Duration::from_secs(5);
 
 /// Openings of a log since its last checkpoint, each an incarnation in its manifest, at which the
-/// next opening takes a checkpoint before it returns. The manifest is read and written at each
-/// opening, and each incarnation is replayed by itself: a service that fails again and again soon
-/// after its start would start more slowly each time.
+/// next opening takes a checkpoint before returning. The manifest is read and written at each
+/// opening, and each incarnation is replayed separately: a service that fails repeatedly soon after
+/// its start would start more slowly each time.
 const MOST_INCARNATIONS: usize = 64;
 
 /// Checkpoint statistics since the database was opened.
@@ -43,31 +42,31 @@ const MOST_INCARNATIONS: usize = 64;
 pub struct CheckpointStats {
     /// Checkpoints taken.
     pub taken: u64,
-    /// Whether one is being taken now.
+    /// Whether a checkpoint is being taken now.
     pub under_way: bool,
     /// Checkpoints that failed; the database goes on without them.
     pub failed: u64,
-    /// Why the last of them failed.
+    /// The cause of the last failure.
     pub last_failure: Option<String>,
     /// The newest checkpoint.
     pub last: Option<CheckpointReport>,
-    /// Assumed replay speed, in bytes of log per second: as measured by the last replay. If there
-    /// was none, it is estimated as the speed at which this run would write log with all processors
-    /// to itself.
+    /// Assumed replay speed, in bytes of log per second: as measured by the last replay. Without a
+    /// replay, the estimate is the speed at which this run would write log with all processors for
+    /// itself.
     pub replay_bytes_per_s: u64,
-    /// Bytes of log that would be replayed if the database failed now.
+    /// Bytes of log to replay if the database failed now.
     pub replay_bytes: u64,
-    /// How long replaying the log would take if the database failed now, in seconds, at that speed.
+    /// The time of replaying the log if the database failed now, in seconds, at the assumed speed.
     /// Until a speed is known, a cautious guess.
     pub replay_seconds: f64,
-    /// The longest replay time that was estimated at any moment so far; 0 until a speed is known.
+    /// The longest estimated replay time so far; 0 until a speed is known.
     pub longest_replay_seconds: f64,
-    /// Why [`CheckpointSettings::max_recovery`] could not be kept, if it was missed. Not told
+    /// The reason why [`CheckpointSettings::max_recovery`] was exceeded, if exceeded. Not set
     /// before a replay speed is known.
     pub bound_missed: Option<String>,
 }
 
-/// An engine as checkpoints use it, independent of its concurrency control and logging protocol.
+/// An engine, as used by checkpoints, independent of its concurrency control and logging protocol.
 pub(crate) trait Checkpointed: Send + Sync {
     fn cut(&self) -> &Cut;
     /// Writes a checkpoint; see [`super::write()`].
@@ -84,15 +83,15 @@ pub(crate) struct Keeper {
     engine: Arc<dyn Checkpointed>,
     log: Log,
     settings: CheckpointSettings,
-    /// Whether replay speed was measured, when the database was opened or earlier.
+    /// Whether replay speed was measured, at the opening of the database or earlier.
     measured: bool,
-    /// Whether it was measured, or estimated since. Until then the speed is a guess, of which
-    /// nothing follows for the bound. Written by the thread, read by `stats`: Relaxed.
+    /// Whether replay speed was measured, or estimated since. Until then the speed is a guess
+    /// without consequences for the bound. Written by the thread, read by `stats`: Relaxed.
     is_speed_known: AtomicBool,
-    /// Set once, when the database is closed (Release); read by all methods and the thread
+    /// Set once, at the close of the database (Release); read by all methods and the thread
     /// (Acquire).
     stop: AtomicBool,
-    /// Held while a checkpoint is taken.
+    /// Held during a checkpoint.
     state: Mutex<KeeperState>,
     stats: Mutex<CheckpointStats>,
     durations: LatencyHistogram,
@@ -104,14 +103,14 @@ pub(crate) struct Keeper {
 
 #[derive(Default)]
 struct KeeperState {
-    /// Set when writing the manifest failed: it is unknown which checkpoint is valid.
+    /// Set after a failed write of the manifest: the valid checkpoint is unknown.
     broken: Option<String>,
 }
 
-/// What the thread saw in its last round.
+/// The observations of the thread in its last round.
 struct KeeperRound {
     last_bytes: u64,
-    /// How much log there was when the growth was last measured, and when.
+    /// The size of the log at the last measurement of the growth, and the time of the measurement.
     measured: (u64, u64),
     /// Recent growth of the log, in bytes per second.
     growth: f64,
@@ -120,14 +119,14 @@ struct KeeperRound {
 }
 
 impl KeeperRound {
-    /// The first one, with this much log that the opening has found.
+    /// Creates the first round. `bytes`: the log found by the opening.
     fn new(bytes: u64, now: u64) -> KeeperRound {
         let paced = Paced::default();
         KeeperRound { last_bytes: bytes, measured: (bytes, now), growth: 0.0, began_ns: now, paced }
     }
 
-    /// Measures the growth of the log, over no less than a tick: the speed of what was written in
-    /// microseconds is not that of the log.
+    /// Measures the growth of the log, over no less than a tick: the speed of writes within
+    /// microseconds is not the speed of the log.
     fn measure_growth(&mut self, bytes: u64, now: u64) {
         let (last_bytes, last_ns) = self.measured;
         let seconds = (now - last_ns) as f64 / 1e9;
@@ -139,7 +138,7 @@ impl KeeperRound {
     }
 }
 
-/// Counters of the run when its speed was last measured.
+/// Counters of the run at the last measurement of its speed.
 #[derive(Clone, Copy, Default)]
 struct Paced {
     at_ns: u64,
@@ -185,7 +184,8 @@ impl Keeper {
 
     /// Takes a checkpoint now.
     pub fn take(&self) -> Result<CheckpointReport, Error> {
-        // A subscriber to its events that ran a transaction might wait for the checkpoint.
+        // A transaction run by a subscriber to the checkpoint's events might wait for the
+        // checkpoint.
         let _mark = OnDatabaseThread::begin();
         let _span = span!(INFO, "checkpoint");
         let mut state = self.state.lock().unpoisoned();
@@ -229,16 +229,17 @@ impl Keeper {
         result
     }
 
-    /// Takes a checkpoint when the database is opened, if the log has had too many openings since
-    /// the last one. If it fails the database opens all the same, and `stats` reports the failure.
+    /// Takes a checkpoint at the opening of the database, if the log has had too many openings
+    /// since the last checkpoint. If the checkpoint fails the database opens all the same, and
+    /// `stats` reports the failure.
     pub fn bound_incarnations(&self) {
         if self.log.manifest().incarnations.len() >= MOST_INCARNATIONS {
             let _ = self.take();
         }
     }
 
-    /// Removes the files of a checkpoint that no manifest names. Those that stay are written anew
-    /// by the next one, which has the same number.
+    /// Removes the files of a checkpoint not named by any manifest. Remaining files are written
+    /// anew by the next checkpoint with the same number.
     fn remove_parts(&self) {
         let (_, parts) = self.log.next_checkpoint(self.settings.files_per_dir);
         for (_, path) in parts {
@@ -246,14 +247,14 @@ impl Keeper {
         }
     }
 
-    /// How long each checkpoint took.
+    /// Returns the durations of all checkpoints.
     pub fn durations(&self) -> LatencyCounts {
         self.durations.get()
     }
 
     /// Writes a checkpoint. A panic counts as a failure: the manifest does not name the partial
     /// files, and the next checkpoint starts afresh. The only state that outlives the call is the
-    /// cut, and that ends however the call ends.
+    /// cut, and every end of the call ends the cut.
     fn write(&self) -> Result<(Checkpoint, CheckpointReport), Error> {
         let write = || self.engine.checkpoint(&self.log, &self.settings, &self.stop);
         catch_unwind(AssertUnwindSafe(write)).unwrap_or_else(|panic| {
@@ -271,7 +272,7 @@ impl Keeper {
         stats.last_failure = Some(why.to_string());
     }
 
-    /// Bytes of log that the newest checkpoint does not cover.
+    /// Returns the bytes of log not covered by the newest checkpoint.
     fn uncovered(&self) -> u64 {
         let manifest = self.log.manifest();
         let uncovered_bytes = |i: &hyades_wal::Incarnation| -> u64 {
@@ -305,22 +306,21 @@ impl Keeper {
         stats
     }
 
-    /// Stops the thread. After this returns, no checkpoint is taken and no manifest is written.
+    /// Stops the thread. After the return, no checkpoint is taken and no manifest is written.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Release);
         self.engine.cut().wake();
         let thread = self.thread.lock().unpoisoned().take();
         if let Some(thread) = thread.filter(|t| t.thread().id() != std::thread::current().id()) {
-            // If the thread panicked, it has ended, which is all that is needed.
+            // A panicked thread has ended, and nothing more is needed.
             let _ = thread.join();
         }
         let mut state = self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         state.broken.get_or_insert_with(|| "it is closed".to_string());
     }
 
-    /// Estimates replay speed until it has been measured. Replay does no more work per byte of log
-    /// than the run did, so it is assumed to need at most the same processor time per byte, on all
-    /// processors.
+    /// Estimates replay speed until measured. Replay does no more work per byte of log than the
+    /// run, so the estimate assumes at most the same processor time per byte, on all processors.
     fn learn_speed(&self, round: &mut KeeperRound, now: u64) {
         if self.measured || now < round.paced.at_ns + SPAN.as_nanos() as u64 {
             return;
@@ -338,8 +338,8 @@ impl Keeper {
         }
     }
 
-    /// One round: takes a checkpoint if one is due. Returns how long to sleep; `None` means until
-    /// something is committed.
+    /// One round: takes a checkpoint if due. Returns the time to sleep; `None` means until the next
+    /// commit.
     fn run_round(&self, round: &mut KeeperRound) -> Option<Duration> {
         let (bytes, now) = (self.uncovered(), clock::monotonic_ns());
         let grown = bytes.saturating_sub(round.last_bytes);
@@ -393,12 +393,13 @@ impl Keeper {
                 self.settings.share * 100.0
             ));
         }
-        // The log keeps growing while the checkpoint is written.
+        // The log keeps growing during the checkpoint.
         (bytes as f64 + growth * takes) / speed >= bound.as_secs_f64() * MARGIN
     }
 }
 
-/// The thread's loop. It holds only a weak reference, so it does not keep the database alive.
+/// The thread's loop. The loop holds only a weak reference, and so does not keep the database
+/// alive.
 fn run(reference: &Weak<Keeper>) {
     let mut last_round = None;
     loop {
@@ -424,7 +425,7 @@ mod tests {
 
     #[test]
     fn the_growth_of_the_log_is_that_of_a_tick_and_more() {
-        // A log of 5 MB that the opening has found, and the first round a few microseconds later.
+        // A log of 5 MB found by the opening, and the first round a few microseconds later.
         let mut round = KeeperRound::new(5_000_000, 1_000);
         round.measure_growth(5_000_000, 4_000);
         assert_eq!(round.growth, 0.0);

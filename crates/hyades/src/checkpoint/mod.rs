@@ -1,11 +1,11 @@
-//! Checkpoints: images of all rows at a cut, from which recovery starts instead of from the
-//! beginning of the log.
+//! Checkpoints: images of all rows at a cut. Recovery starts from an image instead of the beginning
+//! of the log.
 //!
-//! Taking a checkpoint does not stop transactions. It makes a cut ([`cut`]), writes rows while
-//! transactions run ([`write`]), reads the files back, waits until the log is durable up to the
-//! cut, and then records the checkpoint in the manifest. Only after that is the log below the cut
+//! Taking a checkpoint does not stop transactions. A checkpoint makes a cut ([`cut`]), writes rows
+//! while transactions run ([`write`]), reads the files back, waits until the log is durable up to
+//! the cut, and then records the checkpoint in the manifest. Only then is the log below the cut
 //! truncated. An image at a cut works for every protocol and every kind of record: a replayed
-//! command finds the state in which it ran. A log of data records alone needs less, see
+//! command finds the state of its original run. A log of only data records needs less, see
 //! [`CheckpointSettings::fuzzy`].
 
 pub(crate) mod format;
@@ -31,34 +31,36 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use write::{Writing, WrittenParts};
 
-/// When checkpoints are taken, and what they may cost.
+/// When checkpoints are taken, and their permitted cost.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct CheckpointSettings {
-    /// Takes a checkpoint this long after the last one, if anything was committed since: 1 ms to a
-    /// year. Default: not set.
+    /// Takes a checkpoint this long after the last checkpoint, if anything was committed since: 1
+    /// ms to a year. Default: not set.
     pub interval: Option<Duration>,
     /// Takes checkpoints often enough that replaying the log, after the image has been loaded,
-    /// takes less than this: 1 ms to a year. Default: not set. If neither this nor `interval` is,
-    /// checkpoints are taken only by [`Database::checkpoint`](crate::Database::checkpoint).
+    /// takes less than this duration: 1 ms to a year. Default: not set. If neither `max_recovery`
+    /// nor `interval` is set, checkpoints are taken only by
+    /// [`Database::checkpoint`](crate::Database::checkpoint).
     pub max_recovery: Option<Duration>,
-    /// The share of all processors' time, writes to the device included, that writing a checkpoint
-    /// may take: above 0, at most 1. Default: 0.1.
+    /// The share of all processors' time, writes to the device included, for writing a checkpoint:
+    /// above 0, at most 1. Default: 0.1.
     pub share: f64,
-    /// Memory for the earlier versions of rows that are overwritten while a checkpoint is being
-    /// written, in bytes. Above this, sessions wait until saved rows are written out: 1 byte to 1
-    /// TiB. Default: 64 MiB.
+    /// Memory for the earlier versions of rows overwritten during the writing of a checkpoint, in
+    /// bytes. Above the limit, sessions wait until saved rows are written out: 1 byte to 1 TiB.
+    /// Default: 64 MiB.
     pub buffer_bytes: u64,
-    /// In a log of data records alone: writes each row as it is when it is read; replay applies
-    /// later records by version. No row has to be saved while transactions run. A database can then
-    /// be restored to moments since the last row was read, not since the first. A log that may hold
-    /// commands always gets an exact cut. Default: true.
+    /// In a log of only data records: writes each row in its state when read; replay applies later
+    /// records by version. No row has to be saved while transactions run. A database can then be
+    /// restored to moments since the last row was read, not since the first row was read. A log
+    /// that may hold commands always gets an exact cut. Default: true.
     pub fuzzy: bool,
-    /// The files of a checkpoint in each directory of the log, each written by a thread of its own:
-    /// 1 to 64. Default: 1.
+    /// The number of files of a checkpoint in each directory of the log, each written by its own
+    /// thread: 1 to 64. Default: 1.
     pub files_per_dir: usize,
-    /// Rows are grouped into blocks of about this many bytes; the writer pauses between two blocks.
-    /// 1 byte to 1 GiB; values above 256 KiB act as 256 KiB. Public with the feature `research`.
+    /// Rows are grouped into blocks of about this size in bytes; the writer pauses between two
+    /// blocks. 1 byte to 1 GiB; values above 256 KiB act as 256 KiB. Public with the feature
+    /// `research`.
     #[cfg(feature = "research")]
     pub block_bytes: usize,
     #[cfg(not(feature = "research"))]
@@ -79,34 +81,34 @@ impl Default for CheckpointSettings {
     }
 }
 
-/// A checkpoint that was taken.
+/// A completed checkpoint.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct CheckpointReport {
     /// Counts from 1 over the database's life.
     pub number: u64,
-    /// The epoch up to which it holds everything.
+    /// The epoch up to which the checkpoint holds everything.
     pub cut_epoch: u64,
-    /// Rows written; a row overwritten meanwhile may count twice.
+    /// Rows written; a row overwritten during the checkpoint may count twice.
     pub rows: u64,
-    /// Of these, rows that changed since the previous checkpoint, or were saved because they were
-    /// about to be overwritten: what an incremental checkpoint would have had to write.
+    /// Of these, rows that changed since the previous checkpoint, or were saved before an
+    /// overwrite: the rows that an incremental checkpoint would have to write.
     pub changed_rows: u64,
     /// Bytes written, after compression.
     pub bytes: u64,
     /// Number of files.
     pub parts: usize,
-    /// Seconds from the cut until everything was written and the log was durable up to it.
+    /// Seconds from the cut until everything was written and the log was durable up to the cut.
     pub seconds: f64,
-    /// Bytes of log that were truncated.
+    /// Truncated bytes of the log.
     pub truncated_bytes: u64,
 }
 
-/// Upper bounds on what the image of a checkpoint shows.
+/// Upper bounds on the content of a checkpoint's image.
 struct ImageBounds {
-    /// By stream: everything that the image shows is below this position.
+    /// By stream: everything in the image is below this position.
     up_to: Vec<u64>,
-    /// No number of a transaction that the image shows is above this one.
+    /// Upper bound of the transaction numbers in the image.
     highest: u64,
     next_row_id: u64,
     taken_at_us: u64,
@@ -115,7 +117,8 @@ struct ImageBounds {
 }
 
 impl ImageBounds {
-    /// Everything that is installed by now has its position in the log and its row ids.
+    /// Returns the bounds of everything installed by now: each installed change has its position in
+    /// the log and its row ids.
     fn now<P: LoggingProtocol, S: Stamp>(engine: &Engine<P, S>, log: &Log) -> ImageBounds {
         let taken_at_us = clock::wall_us();
         ImageBounds {
@@ -128,13 +131,13 @@ impl ImageBounds {
     }
 }
 
-/// The next position of each stream.
+/// Returns the next position of each stream.
 fn positions(log: &Log) -> Vec<u64> {
     (0..log.streams()).map(|stream| log.next_lsn(stream)).collect()
 }
 
 /// Writes a checkpoint of an engine, one at a time. Returns the entry for the manifest, and the
-/// report for when the manifest has it.
+/// report for use once the manifest has the entry.
 pub(crate) fn write<P: LoggingProtocol, S: Stamp>(
     engine: &Engine<P, S>,
     log: &Log,
@@ -168,8 +171,8 @@ pub(crate) fn write<P: LoggingProtocol, S: Stamp>(
     };
     let (written, shown) =
         write_and_wait(engine, log, &writing, shown, stop).inspect_err(|_| {
-            // No manifest names these files. Those that cannot be removed now are removed when the
-            // database is opened.
+            // No manifest names these files. Files that cannot be removed now are removed at the
+            // next opening of the database.
             for (_, path) in &parts {
                 let _ = log.device().remove(path);
             }
@@ -203,8 +206,8 @@ pub(crate) fn write<P: LoggingProtocol, S: Stamp>(
     Ok((checkpoint, report))
 }
 
-/// Writes a checkpoint of an engine on which no transaction has run, as fast as it can, and makes
-/// the manifest name it together with a new catalogue.
+/// Writes a checkpoint of an engine that has run no transaction, as fast as possible, and makes the
+/// manifest name the checkpoint together with a new catalogue.
 pub(crate) fn write_with_catalogue<P: LoggingProtocol, S: Stamp>(
     engine: &Engine<P, S>,
     log: &Log,
@@ -217,7 +220,7 @@ pub(crate) fn write_with_catalogue<P: LoggingProtocol, S: Stamp>(
     Ok(())
 }
 
-/// The entries of the parts in the manifest.
+/// Returns the entries of the parts in the manifest.
 fn entries(parts: &[(usize, PathBuf)], written: &WrittenParts) -> Vec<CheckpointPart> {
     debug_assert_eq!(parts.len(), written.extents().count(), "each part was written");
     let entry =
@@ -225,8 +228,8 @@ fn entries(parts: &[(usize, PathBuf)], written: &WrittenParts) -> Vec<Checkpoint
     parts.iter().zip(written.extents()).map(entry).collect()
 }
 
-/// Writes the files, ends the cut, reads the files back, and waits until everything that they show
-/// is durable. `shown` is what an exact cut shows; returns what the image shows.
+/// Writes the files, ends the cut, reads the files back, and waits until everything in the files is
+/// durable. `shown`: the bounds of an exact cut. Returns the bounds of the image.
 fn write_and_wait<P: LoggingProtocol, S: Stamp>(
     engine: &Engine<P, S>,
     log: &Log,
@@ -237,8 +240,8 @@ fn write_and_wait<P: LoggingProtocol, S: Stamp>(
     let written = writing.run()?;
     engine.cut.end(&engine.snapshots);
     if writing.fuzzy {
-        // The image may show rows of any transaction that has its place in the log by now. (A
-        // transaction reads its epoch and gets its place before it installs rows.)
+        // The image may show rows of any transaction with a place in the log by now. (A transaction
+        // reads its epoch and gets its place before installing rows.)
         let scan_end = Some(engine.epoch.current());
         shown = ImageBounds { scan_end, ..ImageBounds::now(engine, log) };
     }
@@ -261,7 +264,7 @@ impl<P: LoggingProtocol, S: Stamp> Drop for Ended<'_, P, S> {
     }
 }
 
-/// Waits until everything that the image shows is durable.
+/// Waits until everything in the image is durable.
 fn wait_for_frontier(
     log: &Log,
     up_to: &[u64],
@@ -271,7 +274,7 @@ fn wait_for_frontier(
     let positions = Lane::each(up_to);
     let common = (log.frontier().common_lane(), number);
     for (lane, until) in positions.chain([common]) {
-        // The wait always ends: closing the database, or a failure of the log, ends it.
+        // The wait always ends: closing the database, or a failure of the log, ends the wait.
         let waited = log.wait(lane, until);
         waited.map_err(|cause| Error::Poisoned(cause.to_string()))?;
         if stop.load(Ordering::Acquire) {

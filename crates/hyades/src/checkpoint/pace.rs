@@ -1,4 +1,4 @@
-//! How fast a checkpoint is written.
+//! The pace of writing a checkpoint.
 
 use crate::error::Error;
 use hyades_platform::clock;
@@ -6,20 +6,20 @@ use hyades_wal::Log;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Limits each writer to a share of its time, counting its CPU time and the device's together.
+/// Limits each writer to a share of its time, counting CPU time and device time together.
 pub(super) struct Pace<'p> {
-    /// The share of its time that each writer may be busy.
+    /// The busy share of each writer's time.
     duty: f64,
     stop: &'p AtomicBool,
     log: &'p Log,
 }
 
-/// Pauses are slept in pieces of this length, to notice early what ends them.
+/// Pauses are slept in pieces of this length, to notice the end of a pause early.
 const PIECE: Duration = Duration::from_millis(2);
 
 impl<'p> Pace<'p> {
-    /// A pace for this many writers that together may use `share` of all processors. `stop` ends
-    /// the checkpoint, and so does a failure of the log, without which the checkpoint would never
+    /// Creates a pace for `writers` writers with `share` of all processors together. `stop` ends
+    /// the checkpoint, and so does a failure of the log: without the log the checkpoint would never
     /// become valid.
     pub fn new(share: f64, writers: usize, stop: &'p AtomicBool, log: &'p Log) -> Self {
         debug_assert!(share > 0.0, "a checkpoint has a share of the processors");
@@ -48,8 +48,8 @@ impl<'p> Pace<'p> {
         Ok(clock::monotonic_ns())
     }
 
-    /// Ends the stretch of work that began at `began_ns`: pauses in proportion to its length to
-    /// keep the share, until `urgent` returns true.
+    /// Ends the stretch of work begun at `began_ns`: pauses in proportion to the stretch to keep
+    /// the share, until `urgent` returns true.
     pub fn rest(&self, began_ns: u64, urgent: impl Fn() -> bool) {
         let took = clock::monotonic_ns().saturating_sub(began_ns) as f64;
         let mut left = Duration::from_nanos((took * (1.0 - self.duty) / self.duty) as u64);

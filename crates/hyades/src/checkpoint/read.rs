@@ -1,5 +1,5 @@
-//! Reads a part of a checkpoint, block by block: to load it, to examine it, and to verify it before
-//! the manifest names it.
+//! Reads a part of a checkpoint, block by block: to load or examine the part, or to verify the part
+//! before the manifest names it.
 
 use super::format::{BLOCK_HEAD, BlockHead, HEADER, PartId, damaged};
 use crate::error::Error;
@@ -14,7 +14,7 @@ pub(crate) struct Extent {
     pub rows: u64,
 }
 
-/// A part that is being read.
+/// A part being read.
 pub(crate) struct PartReader {
     pub id: PartId,
     pub path: PathBuf,
@@ -46,7 +46,7 @@ impl PartReader {
         Self::new(file, path, id, expected)
     }
 
-    /// Reads a part whose file is already open.
+    /// Reads a part from an already open file.
     pub fn new(
         file: Arc<dyn DeviceFile>,
         path: &Path,
@@ -95,7 +95,7 @@ impl PartReader {
         Ok(true)
     }
 
-    /// Appends the next `length` bytes of the block that begins at `self.at`.
+    /// Appends the next `length` bytes of the block at `self.at`.
     fn read(&self, bytes: &mut Vec<u8>, length: usize) -> Result<(), Error> {
         let from = bytes.len();
         bytes.resize(from + length, 0);
@@ -116,8 +116,8 @@ impl Block {
         PartId::block_head(path, self.offset, end, &self.bytes)
     }
 
-    /// Checks the block, which was read from this part. Returns its content, which may be stored in
-    /// `out`, and its number of rows.
+    /// Checks the block, read from the part `id`. Returns the content, possibly stored in `out`,
+    /// and the number of rows.
     pub fn content<'b>(
         &'b self,
         id: PartId,

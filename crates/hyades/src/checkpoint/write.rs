@@ -25,8 +25,8 @@ use std::sync::{Arc, Mutex};
 /// Bytes after which a part is synced, so that the log's own syncs are not delayed for long.
 const SYNC_BYTES: u64 = 4 << 20;
 
-/// After this many consecutive blocks that did not compress, compression is tried only once in this
-/// many blocks.
+/// After this number of consecutive incompressible blocks, compression is tried only once in the
+/// same number of blocks.
 const RETRY_EVERY: u32 = 16;
 
 /// Source of the rows, shared by the writers of all parts.
@@ -41,12 +41,12 @@ struct RowSource<'s, S: Stamp> {
     at: WalkPosition,
     block_bytes: usize,
     row: Vec<u8>,
-    /// Blocks ready to write: saved rows from the side buffer, and scanned rows that exceeded a
-    /// full block.
+    /// Blocks ready to write: saved rows from the side buffer, and scanned rows in excess of a full
+    /// block.
     ready: VecDeque<RowBlock>,
     /// The cut of the previous checkpoint, or 0.
     before: EpochNumber,
-    /// Number of rows with versions after `before`, plus saved rows, which are being overwritten.
+    /// Number of rows with versions after `before`, plus saved rows, all being overwritten.
     changed: u64,
     /// Whether all tables have been scanned and the remaining saved rows taken.
     over: bool,
@@ -62,8 +62,8 @@ impl<S: Stamp> RowSource<'_, S> {
                 *out = ready;
                 return true;
             }
-            // The side buffer goes first: sessions may be waiting for room in it. What is saved
-            // once all was scanned is not needed.
+            // The side buffer goes first: sessions may be waiting for room in the buffer. Rows
+            // saved after the full scan are not needed.
             let presses = || self.cut.held() as usize >= 4 * BLOCK_BYTES || !self.cut.has_room();
             if !self.over && presses() {
                 self.take_saved();
@@ -79,7 +79,8 @@ impl<S: Stamp> RowSource<'_, S> {
                 return false;
             }
             self.over = true;
-            // A row that the scan skipped for its later version was saved before it got that.
+            // A row skipped by the scan for its later version was saved before the change to the
+            // later version.
             self.take_saved();
         }
     }
@@ -91,7 +92,7 @@ impl<S: Stamp> RowSource<'_, S> {
         self.ready.extend(saved);
     }
 
-    /// Adds rows to `out` until it is full or one step of the table walk ends.
+    /// Adds rows to `out` until `out` is full or one step of the table walk ends.
     fn scan(&mut self, out: &mut RowBlock) {
         let (table, pace) = (&self.tables[self.table], self.pace);
         let guard = hyades_platform::reclaim::pin();
@@ -118,7 +119,7 @@ impl<S: Stamp> RowSource<'_, S> {
     }
 }
 
-/// Adds a row to `out` if its version's epoch is at most `last`. Returns that version, or `None` if
+/// Adds a row to `out` if its version's epoch is at most `last`. Returns the version, or `None` if
 /// the row was skipped.
 fn take_row<S: Stamp>(
     table: &TableData<S>,
@@ -151,14 +152,15 @@ fn take_row<S: Stamp>(
         match attempts {
             0..64 => std::hint::spin_loop(),
             64..128 => std::thread::yield_now(),
-            // Then the row may stay locked for ever, but the checkpoint is abandoned.
+            // Once the pace is over, the row may stay locked for ever, but the checkpoint is
+            // abandoned.
             _ if pace.is_over() => return None,
             _ => std::thread::sleep(std::time::Duration::from_micros(50)),
         }
     }
 }
 
-/// A part that is being written.
+/// A part being written.
 struct PartFile<'p> {
     id: PartId,
     path: &'p Path,
@@ -167,19 +169,19 @@ struct PartFile<'p> {
     /// CRC of the content of all blocks, before compression.
     checksum: u32,
     synced: u64,
-    /// Number of consecutive blocks that did not compress.
+    /// Number of consecutive incompressible blocks.
     incompressible_run: u32,
     block: Vec<u8>,
 }
 
-/// A part that was written.
+/// A written part.
 struct Written {
     file: Arc<dyn DeviceFile>,
     extent: Extent,
     checksum: u32,
 }
 
-/// All written parts, and the number of rows that changed since the previous checkpoint.
+/// All written parts, and the number of rows changed since the previous checkpoint.
 pub(super) struct WrittenParts {
     parts: Vec<Written>,
     pub changed_rows: u64,
@@ -296,13 +298,14 @@ impl<S: Stamp> Writing<'_, S> {
     }
 
     /// Reads all parts back from the device and checks that every row was stored as written. Only
-    /// after that may the files that they replace be removed.
+    /// then may the replaced files be removed.
     pub fn read_back(&self, written: &WrittenParts) -> Result<(), Error> {
         let places = self.tables.iter().enumerate().map(|(at, table)| (table.log_id, at)).collect();
         let read = |part: usize, failed: &AtomicBool| {
             self.read_part(part, &written.parts[part], &places, failed).map_err(|error| match error
             {
-                // The error for opening a database does not fit: nothing depends on this file yet.
+                // The error for opening a database does not fit: nothing depends on the new file
+                // yet.
                 Error::Checkpoint { path, offset, message } => {
                     Error::CheckpointRefused { path, offset, message }
                 }
@@ -312,8 +315,8 @@ impl<S: Stamp> Writing<'_, S> {
         self.on_all_parts(read).map(|_| ())
     }
 
-    /// Runs `work` on every part in parallel, one thread per part. `work` also gets a flag that
-    /// says whether it failed on another part.
+    /// Runs `work` on every part in parallel, one thread per part. `work` also gets a flag, set
+    /// once `work` has failed on another part.
     fn on_all_parts<T: Send>(
         &self,
         work: impl Fn(usize, &AtomicBool) -> Result<T, Error> + Sync,
@@ -321,7 +324,7 @@ impl<S: Stamp> Writing<'_, S> {
         let failed = AtomicBool::new(false);
         let work = |part: usize| {
             let result = work(part, &failed);
-            // Tells the other threads that they need not go on. Relaxed: only a hint to stop early.
+            // Tells the other threads to stop. Relaxed: only a hint to stop early.
             failed.fetch_or(result.is_err(), Ordering::Relaxed);
             result
         };
@@ -356,7 +359,7 @@ impl<S: Stamp> Writing<'_, S> {
                 break;
             }
             file.write(&rows)?;
-            // Sessions that wait for room in the side buffer must not be delayed by the pace.
+            // Sessions waiting for room in the side buffer must not be delayed by the pace.
             let urgent = || self.cut.held() as usize >= 8 * BLOCK_BYTES || !self.cut.has_room();
             self.pace.rest(began, urgent);
         }
@@ -371,7 +374,7 @@ impl<S: Stamp> Writing<'_, S> {
         failed: &AtomicBool,
     ) -> Result<(), Error> {
         let path = &self.parts[part].1;
-        // Drop the page cache, so that the data is read from the device.
+        // Drop the page cache, so the data is read from the device.
         written.file.drop_cached();
         let (id, extent) = (self.id(part), written.extent);
         let mut reader = PartReader::new(written.file.clone(), path, id, extent)?;
@@ -400,7 +403,8 @@ impl<S: Stamp> Writing<'_, S> {
         Ok(())
     }
 
-    /// Decodes the rows of a block; `None` unless it holds exactly `rows` valid rows of the tables.
+    /// Decodes the rows of a block; `None` unless the block holds exactly `rows` valid rows of the
+    /// tables.
     fn read_rows(&self, mut rest: &[u8], rows: u32, places: &HashMap<u32, usize>) -> Option<()> {
         let shape = |id: u64| {
             let table = &self.tables[*places.get(&u32::try_from(id).ok()?)?];

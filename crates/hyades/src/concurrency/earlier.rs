@@ -1,4 +1,4 @@
-//! What a replayed command reads where rows have several versions.
+//! The reads of a replayed command where rows have several versions.
 
 use crate::logging::versions::{Versions, View};
 use crate::storage::Stamp;
@@ -13,16 +13,16 @@ use std::sync::atomic::{Ordering, fence};
 /// The versions that a replayed command reads.
 #[derive(Clone, Copy)]
 pub(crate) enum EarlierVersions<'s> {
-    /// Those of the records that its list of predecessors names, and of all before these.
+    /// The versions of the records named in the list of predecessors, and of all earlier records.
     Listed(&'s Versions, &'s View),
-    /// Those of a timestamp.
+    /// The versions as of a timestamp.
     AsOf(&'s OldVersions, Tid),
 }
 
-/// What there is of a row as of a timestamp.
+/// A row as of a timestamp.
 pub(crate) enum ReadAsOf<'s, T> {
     InPlace(T),
-    /// Its bytes are as those of a record.
+    /// Bytes in the form of a record.
     Older(OldVersion<'s>),
 }
 
@@ -55,8 +55,8 @@ impl<'s> EarlierVersions<'s> {
     }
 }
 
-/// Reads a row as of a timestamp: all that was committed up to it, and that the reader depends on,
-/// is there. `copy` copies the row in place, if it exists.
+/// Reads a row as of a timestamp: all commits on which the reader depends, up to the timestamp, are
+/// installed. `copy` copies the row in place, if the row exists.
 ///
 /// # Panics
 /// The log is wrong: it states a floor above the timestamp of a record to come.

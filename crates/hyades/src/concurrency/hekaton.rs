@@ -1,31 +1,33 @@
 //! Hekaton (Larson, Blanas, Diaconu, Freedman, Patel, Zwilling: "High-Performance Concurrency
-//! Control Mechanisms for Main-Memory Databases", PVLDB 5(4), 2011), its optimistic scheme, on rows
-//! whose newest version is in place and whose older versions are kept while a transaction may read
-//! them ([`crate::storage::old_versions`]).
+//! Control Mechanisms for Main-Memory Databases", PVLDB 5(4), 2011), the optimistic scheme, on rows
+//! with the newest version in place and older versions kept while a transaction may read them
+//! ([`crate::storage::old_versions`]).
 //!
-//! A transaction reads as of the timestamp at which it began, and marks each row that it writes,
-//! if its newest version is not later than that and no other transaction has it marked: the first
-//! writer wins. At commit it draws a timestamp, which is its TID, and is serializable if what it
-//! has read is what it would read then ([`crate::engine::active`] has the order of steps).
-//! The order of timestamps is a serial order; it agrees with real time. A transaction that writes
-//! nothing is placed where it began, and needs no validation.
+//! A transaction reads as of its beginning timestamp, and marks each row before a write, if the
+//! newest version of the row is not later than the beginning and no other transaction has marked
+//! the row: the first writer wins. At commit the transaction draws a timestamp, its TID, and is
+//! serializable if its reads would see the same versions then ([`crate::engine::active`] has the
+//! order of steps). The order of timestamps is a serial order, and agrees with real time. A
+//! transaction without writes is placed at its beginning, and needs no validation.
 //!
 //! Two rules keep the rest of the engine sound (docs/protocols/hekaton.md, C1 to C5):
 //!
 //! - **Late transactions log data**, or their commands are replayed on several versions. A
-//!   transaction is late if what it has read was overwritten, or is about to be by one that
-//!   prepares its commit, at a later timestamp than its own. The log may have that one before it,
-//!   and a command reads what is in place at replay, unless that keeps versions: in a log with
-//!   vectors it does, and commands read as of a timestamp (Taurus 2020, section 4.4).
-//! - **What is read may be kept.** Tombstones, stale index entries and older versions stay until no
+//!   transaction is late if a row of its reads was overwritten, or is about to be overwritten by a
+//!   transaction preparing its commit, at a later timestamp than its own. The log may have the
+//!   overwriting transaction first, and a command reads the version in place at replay, unless
+//!   replay keeps versions: with vectors in the log replay does, and commands read as of a
+//!   timestamp (Taurus 2020, section 4.4).
+//! - **Readable versions stay.** Tombstones, stale index entries and older versions stay until no
 //!   transaction reads as of an earlier timestamp.
 //!
-//! Under *snapshot isolation* ([`crate::Isolation::Snapshot`]) it may commit although what it has
-//! read was overwritten: it is then late, whatever the timestamp. A transaction that has looked for
-//! a key in a unique secondary index is validated all the same: uniqueness is of the present.
+//! Under *snapshot isolation* ([`crate::Isolation::Snapshot`]) a transaction may commit although
+//! its reads were overwritten: the transaction is then late, whatever the timestamp. A transaction
+//! that has looked for a key in a unique secondary index is validated all the same: uniqueness is
+//! of the present.
 //!
-//! Left out of the paper: a reader waits, for a moment, for a transaction that prepares its commit,
-//! instead of reading what that may commit (docs/protocols/hekaton.md, C6).
+//! Left out of the paper: a reader waits, for a moment, for a transaction preparing its commit,
+//! instead of reading the versions to be committed (docs/protocols/hekaton.md, C6).
 
 use super::locks::{LockWord, MarksRows, ReadTime};
 use super::optimistic::PATIENCE;
@@ -50,12 +52,12 @@ pub(crate) struct Hekaton {
     active: Arc<ActiveTransactions>,
     /// Transactions read a snapshot and need not be serializable.
     snapshot_isolation: bool,
-    /// Commands are replayed on several versions of rows, as of the timestamps that they read.
+    /// Commands are replayed on several versions of rows, as of the timestamps of their reads.
     replays_versions: bool,
 }
 
-/// How often a transaction looks at a row that is being written before it fails. It yields after
-/// the first [`PATIENCE`].
+/// The number of attempts at a row under a write, before failure. Yields after the first
+/// [`PATIENCE`].
 const LOOKS: u32 = 2 * PATIENCE;
 
 impl Hekaton {
@@ -68,7 +70,7 @@ impl Hekaton {
         record: &'s Record<P::RowStamp>,
         seen: u64,
     ) {
-        // The stamp of this version, or of a later one, which is not lower.
+        // The stamp of this version, or of a later version, which is not lower.
         engine.protocol.observe_read(&record.stamp, state.stamp);
         // Read, then written: the same version is added once.
         if state.reads.last().is_none_or(|last| !std::ptr::eq(last.record, record)) {
@@ -76,7 +78,7 @@ impl Hekaton {
         }
     }
 
-    /// Whether a version that was read is still the one to be read at `tid`. `None` if not.
+    /// Whether a read at `tid` would still see the version read. `None` if not.
     #[inline]
     fn check<P: LoggingProtocol>(
         &self,
@@ -85,8 +87,8 @@ impl Hekaton {
         read: &ReadRow<'_, P::RowStamp>,
         tid: Tid,
     ) -> Option<Valid> {
-        // First the writer, then the version: a writer that has finished in between is found by
-        // what it has left.
+        // First the writer, then the version: the version shows a writer that has finished in
+        // between.
         let mut looks = 0;
         let writer = loop {
             match locks::writer_of(self, state, read.record) {
@@ -112,7 +114,7 @@ impl Hekaton {
             return (now & word::DEAD == 0).then_some(valid);
         }
         if now & !word::LOCKED == read.seen {
-            // It is being overwritten, at a later timestamp: else its writer was found above.
+            // The row is being overwritten, at a later timestamp: else the writer was found above.
             return Some(Valid::Late);
         }
         let versions = engine.snapshots.versions();
@@ -120,7 +122,7 @@ impl Hekaton {
         (end > tid).then_some(Valid::Late)
     }
 
-    /// Validates what the transaction has read at its timestamp.
+    /// Validates the transaction's reads at the transaction's timestamp.
     fn validate<P: LoggingProtocol>(
         &self,
         engine: &Engine<P>,
@@ -131,34 +133,34 @@ impl Hekaton {
             && (!state.control.checks_uniqueness || broken!(UniqueAsOfSnapshot));
         let otherwise = may_be_late.then_some(Valid::Late);
         let mut valid = Valid::Now;
-        // What it overwrites no other transaction can have changed.
+        // No other transaction can have changed the overwritten rows.
         for read in state.reads.iter().filter(|read| !read.overwritten) {
             valid = valid.max(self.check(engine, state, read, tid).or(otherwise)?);
         }
         if !state.gaps_are_current() {
             valid = otherwise?;
         }
-        // What it has not found in an index may have been there as of its beginning.
+        // A row not found in an index may have been there as of the transaction's beginning.
         let is_wrong =
             may_be_late && self.active.has_ended(state.control.slot, state.control.as_of);
         (!is_wrong).then_some(valid)
     }
 
-    /// Whether its replay as a command would read what it has read.
+    /// Whether a replay of the transaction as a command would read the same versions.
     fn may_be_command<P: LoggingProtocol>(
         &self,
         state: &TxnState<'_, Hekaton, P>,
         tid: Tid,
     ) -> bool {
         if self.replays_versions {
-            // An image of an epoch in between would not have the versions that it has read (C4).
+            // An image of an epoch in between would not have the versions read (C4).
             let is_of_one_epoch = state.control.as_of.epoch() == tid.epoch();
             return !self.snapshot_isolation || is_of_one_epoch || broken!(StraddlingCommands);
         }
         !Self::is_late(state) || broken!(LateCommands)
     }
 
-    /// Whether it is late by now, or will fail.
+    /// Whether the transaction is late by now, or will fail.
     fn is_late<P: LoggingProtocol>(state: &TxnState<'_, Hekaton, P>) -> bool {
         let is_changed = |read: &ReadRow<'_, _>| {
             !read.overwritten && read.record.word.load(Ordering::Relaxed) != read.seen
@@ -172,7 +174,7 @@ impl Hekaton {
         state: &mut TxnState<'_, Hekaton, P>,
     ) -> Result<Needs, Abort> {
         state.observe_held(&engine.protocol, false);
-        // What it has not found in an index may have been there as of its beginning.
+        // A row not found in an index may have been there as of the transaction's beginning.
         let valid = !self.active.has_ended(state.control.slot, state.control.as_of);
         steps::end_read_only(engine, state, valid)
     }
@@ -216,7 +218,7 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for Hekaton {
             match locks::writer_of(self, state, record) {
                 Preparing::No => {}
                 Preparing::At(at) if at > state.control.as_of => {}
-                // It has written this row already.
+                // The writer has written this row already.
                 Preparing::At(at) if word::tid(record.word.load(Ordering::Acquire)) >= at => {}
                 _ if broken!(OverlookPreparing) => {}
                 _ => {
@@ -232,7 +234,7 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for Hekaton {
                     std::hint::spin_loop();
                     continue;
                 };
-                // Nothing may have been kept for it any more.
+                // Versions may no longer have been kept for this transaction.
                 if self.active.has_ended(state.control.slot, state.control.as_of) {
                     return Err(Abort::Conflict);
                 }
@@ -240,7 +242,7 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for Hekaton {
                 return Ok(version.into());
             }
             if seen & word::DEAD != 0 {
-                // It was absent as of that time. Should the transaction write, it fails.
+                // The row was absent as of the beginning. Should the transaction write, it fails.
                 Self::remember(engine, state, table, record, seen);
                 return Ok(VisibleRow::Absent);
             }
@@ -252,7 +254,8 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for Hekaton {
                     return Ok(copied);
                 }
             } else if let Some(kept) = versions.kept(record, seen, arena, guard) {
-                // It is being overwritten at a later timestamp, for which this version was kept.
+                // The row is being overwritten at a later timestamp, for which this version was
+                // kept.
                 Self::remember(engine, state, table, record, seen & !word::LOCKED);
                 return Ok(kept.into());
             }
@@ -261,7 +264,7 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for Hekaton {
         Err(Abort::Conflict)
     }
 
-    /// Section 2.4: a version can be updated if it is the latest, and no other transaction has it.
+    /// Section 2.4: the latest version can be updated, if no other transaction has the version.
     #[inline]
     fn intend<'s>(
         &self,
@@ -279,7 +282,7 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for Hekaton {
             Err(owner) if owner == state.control.slot => {}
             Err(_) => return Err(Abort::Conflict),
         }
-        // Only the transaction that has it marked changes it.
+        // Only the transaction with the mark changes the row.
         let seen = record.word.load(Ordering::Acquire);
         let is_newer = word::tid(seen) > state.control.as_of && !broken!(OverwriteNewer);
         if is_newer || seen & word::DEAD != 0 {
@@ -322,7 +325,7 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for Hekaton {
 }
 
 impl<P: LoggingProtocol> Commits<P> for Hekaton {
-    /// Its number among the active transactions.
+    /// The session's number among the active transactions.
     type Session = u32;
 
     fn new(settings: &ControlSettings) -> Self {
@@ -384,7 +387,8 @@ impl<P: LoggingProtocol> Commits<P> for Hekaton {
         let placed = reserved.fill(tid);
         let slow = [Mutation::ValidateInPlaceOnly, Mutation::OverlookPreparing];
         if slow.into_iter().any(mutation::is) {
-            // Makes it likely that others read and validate between validation and installing.
+            // Makes reads and validations by other transactions likely between validation and
+            // installing.
             std::thread::yield_now();
         }
         locks::install(self, engine, state, tid);

@@ -1,4 +1,4 @@
-//! Which rows a transaction has locked or written: a small hash table owned by the session.
+//! The rows that a transaction has locked or written: a small hash table owned by the session.
 
 /// Where a row is in the transaction's lists `held` and `writes`: the index plus one, 0 for none.
 #[derive(Clone, Copy, Default)]
@@ -11,7 +11,7 @@ pub(crate) struct KnownRow {
 }
 
 /// Open addressing with linear probing, at most half full. Clearing the table is free: each
-/// transaction has a number and sees only slots with that number.
+/// transaction has a number and sees only slots with the number.
 pub(crate) struct KnownRows {
     slots: Vec<KnownRow>,
     transaction: u32,
@@ -25,7 +25,7 @@ impl KnownRows {
         KnownRows { slots: vec![KnownRow::default(); FIRST_SLOTS], transaction: 1, len: 0 }
     }
 
-    /// Its size in bytes, which the largest transaction so far has needed.
+    /// The size in bytes, needed by the largest transaction so far.
     pub fn bytes(&self) -> usize {
         self.slots.len() * size_of::<KnownRow>()
     }
@@ -56,7 +56,7 @@ impl KnownRows {
         }
     }
 
-    /// Returns the entry of the row, if it has one.
+    /// Returns the entry of the row, if any.
     #[inline]
     pub fn get<T>(&self, row: &T) -> Option<KnownRow> {
         if self.len == 0 {
@@ -66,7 +66,7 @@ impl KnownRows {
         (known.transaction == self.transaction).then_some(known)
     }
 
-    /// Returns the entry of the row; adds an empty one if there is none.
+    /// Returns the entry of the row; adds an empty entry if there is none.
     #[inline]
     pub fn entry<T>(&mut self, row: &T) -> &mut KnownRow {
         if (self.len + 1) * 2 > self.slots.len() {

@@ -1,4 +1,4 @@
-//! Rows whose lock word says which transaction has marked them: by the number of its slot.
+//! Rows with a mark: the lock word holds the slot number of the marking transaction.
 
 use super::state::{HeldLock, TxnState};
 use super::{ConcurrencyControl, RecordLock, VisibleRow, steps};
@@ -10,14 +10,14 @@ use crate::storage::record::{Record, WRITER, word};
 use crate::storage::tid::Tid;
 use std::sync::atomic::{Ordering, fence};
 
-/// When a transaction reads, and the number with which it marks rows.
+/// The time of a transaction's reads, and the number in the transaction's marks.
 pub(crate) struct ReadTime {
-    /// Its slot among the active transactions.
+    /// The transaction's slot among the active transactions.
     pub slot: u32,
     pub as_of: Tid,
-    /// Whether it has looked whether a key of a unique index is free.
+    /// Whether the transaction has looked whether a key of a unique index is free.
     pub checks_uniqueness: bool,
-    /// Where rows and gaps keep their last readers: the last one of what it overwrites or enters.
+    /// Where rows and gaps keep last readers: the last of all rows overwritten and gaps entered.
     pub last_read: u64,
 }
 
@@ -25,13 +25,14 @@ pub(crate) struct ReadTime {
 pub(super) trait MarksRows<P: LoggingProtocol>:
     for<'t> ConcurrencyControl<P, Txn<'t> = ReadTime>
 {
-    /// The transactions in progress, by whose slots rows are marked.
+    /// The transactions in progress, whose slots mark rows.
     fn active(&self) -> &ActiveTransactions;
 }
 
-/// What the record of a transaction states for a replay that keeps several versions. The record has
-/// no position yet: what gets one later was found committing, or commits later, and not in an epoch
-/// that is settled. `snapshots`: transactions read as of an earlier timestamp than their own.
+/// The statements in a transaction's record for a replay with several versions. The record has no
+/// position yet: a transaction with a later position was found committing, or commits later, and
+/// not in a settled epoch. `snapshots`: transactions read as of an earlier timestamp than their
+/// own.
 pub(super) fn stated_versions<C: MarksRows<P>, P: LoggingProtocol>(
     control: &C,
     engine: &Engine<P, C::Row>,
@@ -49,10 +50,10 @@ pub(super) fn stated_versions<C: MarksRows<P>, P: LoggingProtocol>(
     }
 }
 
-/// How far the transaction is that has marked a row, if another one has.
+/// The progress of the other transaction that has marked a row, if any.
 ///
-/// SeqCst, as the mark and the slot are: if it is found not to prepare, its timestamp is above all
-/// that are drawn by now.
+/// SeqCst, like the mark and the slot: if the transaction is found not to prepare, its timestamp is
+/// above all timestamps drawn by now.
 #[inline]
 pub(super) fn writer_of<C: MarksRows<P>, P: LoggingProtocol>(
     control: &C,
@@ -66,7 +67,7 @@ pub(super) fn writer_of<C: MarksRows<P>, P: LoggingProtocol>(
     control.active().preparing(owner)
 }
 
-/// Marks a record that the transaction has inserted, and unlocks it: it has inherited the stamp of
+/// Marks and unlocks a record inserted by the transaction: the record has inherited the stamp of
 /// its gap.
 pub(super) fn inserted<'s, C: MarksRows<P>, P: LoggingProtocol>(
     state: &mut TxnState<'s, C, P>,
@@ -78,7 +79,7 @@ pub(super) fn inserted<'s, C: MarksRows<P>, P: LoggingProtocol>(
     state.push_lock(table, record, true);
 }
 
-/// Copies the row in place, if it is still the version with word `seen`.
+/// Copies the row in place, if the version word is still `seen`.
 #[inline]
 pub(super) fn copy_in_place<'s, S, T>(
     record: &Record<S>,
@@ -92,7 +93,7 @@ pub(super) fn copy_in_place<'s, S, T>(
     (record.word.load(Ordering::Relaxed) == seen).then_some(copied)
 }
 
-/// Installs the writes of transaction `tid`, and keeps what earlier readers may want.
+/// Installs the writes of transaction `tid`, and keeps overwritten versions for earlier readers.
 #[inline(always)]
 pub(super) fn install<C: MarksRows<P>, P: LoggingProtocol>(
     control: &C,
@@ -110,7 +111,7 @@ pub(super) fn install<C: MarksRows<P>, P: LoggingProtocol>(
     });
 }
 
-/// Takes the marks of a transaction from its rows, and ends it.
+/// Removes the marks of a transaction from its rows, and ends the transaction.
 pub(super) fn release<C: MarksRows<P>, P: LoggingProtocol>(
     control: &C,
     state: &mut TxnState<'_, C, P>,
@@ -121,7 +122,7 @@ pub(super) fn release<C: MarksRows<P>, P: LoggingProtocol>(
     control.active().end(state.control.slot);
 }
 
-/// A row is locked by its lock word, and so is a record that a transaction inserts.
+/// The lock word locks a row, and also a record inserted by a transaction.
 pub struct LockWord;
 
 impl RecordLock for LockWord {
@@ -134,7 +135,7 @@ impl RecordLock for LockWord {
 
     fn unlock<S>(record: &Record<S>, version: u64, dead: bool) {
         if dead {
-            // The lock is kept: a later transaction either fails on it or finds the record dead.
+            // The lock is kept: a later transaction fails on the lock or finds the record dead.
             record.word.store(version | word::DEAD, Ordering::Release);
         } else {
             record.lock.store(0, Ordering::Release);

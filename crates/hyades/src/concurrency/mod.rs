@@ -1,20 +1,20 @@
-//! Concurrency control: keeps transactions serializable, and decides when they get their position
-//! in the log.
+//! Concurrency control: keeps transactions serializable, and decides when a transaction gets its
+//! position in the log.
 //!
-//! The logging protocols rely on three invariants, which every file here has to keep:
+//! Every file here has to keep three invariants for the logging protocols:
 //!
 //! - **Observe under protection.** A row's stamp is read while the row is locked, or within the
-//!   window that validation covers; where rows may be valid in the past, within that of the read.
-//! - **Append before publish.** The transaction's frame is reserved, so that its LSN is known,
-//!   before any row gets its stamp. A command is reserved before it validates: from then on every
-//!   later writer of a row that it read either sees the raised read stamp or makes its validation
-//!   fail (docs/protocols/taurus.md, E4), or finds that it is late, which no command may be; unless
-//!   replay keeps several versions, on which late commands run.
-//! - **Publish before release.** Rows get the stamp before their lock is released.
+//!   window of validation; where rows may be valid in the past, within the window of the read.
+//! - **Append before publish.** The transaction's frame is reserved, so that the LSN is known,
+//!   before any row gets its stamp. A command is reserved before validation: from then on every
+//!   later writer of a row in the command's read set either sees the raised read stamp, or makes
+//!   the validation of the command fail (docs/protocols/taurus.md, E4), or makes the command late.
+//!   No command may be late, unless replay keeps several versions, on which late commands run.
+//! - **Publish before release.** Rows get the stamp before the release of their lock.
 //!
-//! The order of a commit: lock the write set; fold its stamps and those of the rows read; read the
-//! epoch; [command: append, raise read stamps]; validate; [otherwise append]; fill; install;
-//! publish; release.
+//! The order of a commit: lock the write set; fold the stamps of the write set and of the rows
+//! read; read the epoch; [command: append, raise read stamps]; validate; [otherwise append]; fill;
+//! install; publish; release.
 
 pub(crate) mod earlier;
 pub(crate) mod hekaton;
@@ -51,13 +51,13 @@ use state::TxnState;
 use std::sync::Arc;
 use steps::{Commit, Committed};
 
-/// What a transaction sees of a row.
+/// A row as seen by a transaction.
 pub enum VisibleRow<'s, T> {
     /// The row in place: a copy of the wanted columns.
     There(T),
-    /// An older version, all of it, with its key.
+    /// A whole older version, with its key.
     Whole(&'s [u8]),
-    /// An older version, all of it, as a record has it.
+    /// A whole older version, in the form of a record.
     Older(&'s [u8]),
     Absent,
 }
@@ -71,10 +71,10 @@ impl<'s, T> From<OldVersion<'s>> for VisibleRow<'s, T> {
     }
 }
 
-/// How commands are replayed, if the log may hold any.
+/// The replay of commands, if the log may hold any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommandReplay {
-    /// The log holds none.
+    /// The log holds no commands.
     Never,
     /// On one version of each row, in the order of the records.
     InOrder,
@@ -84,36 +84,38 @@ pub enum CommandReplay {
 
 /// The settings of a database that concern concurrency controls.
 pub struct ControlSettings {
-    /// How often two-phase locking looks again for a lock before it aborts.
+    /// The number of retries of two-phase locking for a lock, before an abort.
     pub patience: u32,
     /// The number of partitions, where transactions take turns.
     pub partitions: usize,
-    /// Whether a transaction may wait for another one. Not where one thread runs several sessions
-    /// inside each other.
+    /// Whether a transaction may wait for another transaction. Not where a thread runs several
+    /// sessions inside each other.
     pub may_wait: bool,
     /// Transactions read a snapshot and need not be serializable.
     pub snapshot_isolation: bool,
     pub commands: CommandReplay,
 }
 
-/// What a session knows when it begins a transaction.
+/// The state of a session at the beginning of a transaction.
 #[derive(Clone, Copy)]
 pub struct Beginning {
-    /// Whether the transaction may wait for its turn. Not if it must not wait at all, or if its
-    /// thread is in the middle of another transaction, for which others may wait.
+    /// Whether the transaction may wait for its turn. Not if the transaction must not wait at all,
+    /// or if the thread is in the middle of another transaction, for which further transactions may
+    /// wait.
     pub may_wait: bool,
     /// The stream of the session had no backlog.
     pub was_idle: bool,
 }
 
 /// A concurrency control: how a transaction reads, writes, validates and commits, under a protocol.
-/// The value is the state that the transactions of a database share for it.
+/// The value is the control's state shared by the transactions of a database.
 pub trait ConcurrencyControl<P: LoggingProtocol>: Send + Sync + Sized + 'static {
-    /// What rows and gaps keep: the stamp of the protocol, and what the control keeps beside it.
+    /// The metadata of rows and gaps: the stamp of the protocol, and the control's own part.
     type Row: Stamp;
-    /// What it keeps of a running transaction, beside what all concurrency controls keep.
+    /// The control's own part of a running transaction, beside the part of all concurrency
+    /// controls.
     type Txn<'s>;
-    /// How one record is locked outside transactions.
+    /// The lock of a record outside transactions.
     type Lock: RecordLock;
     /// Initial version word of a record that a transaction inserts under a new key.
     const INSERTED_WORD: u64;
@@ -121,20 +123,20 @@ pub trait ConcurrencyControl<P: LoggingProtocol>: Send + Sync + Sized + 'static 
     /// The protocol's stamp in a row or gap.
     fn stamp(row: &Self::Row) -> &P::RowStamp;
 
-    /// Called with the protocol's hook of the same name, for what the control keeps in rows.
+    /// Called with the protocol's hook of the same name, for the control's part of a row.
     #[inline(always)]
     fn observe_read(_: &Self::Row, _: &mut Self::Txn<'_>) {}
 
-    /// Called with the protocol's hook of the same name, for what the control keeps in rows.
+    /// Called with the protocol's hook of the same name, for the control's part of a row.
     #[inline(always)]
     fn observe_write(_: &Self::Row, _: &mut Self::Txn<'_>) {}
 
-    /// Called with the protocol's hook of the same name, for what the control keeps in rows.
+    /// Called with the protocol's hook of the same name, for the control's part of a row.
     #[inline(always)]
     fn inherit(_to: &Self::Row, _from: &Self::Row) {}
 
-    /// Called before an access: takes turns in the partitions that it touches, and returns once the
-    /// transaction holds these.
+    /// Called before an access: takes turns in the touched partitions, and returns once the
+    /// transaction holds them.
     #[inline(always)]
     fn enter(
         &self,
@@ -144,12 +146,12 @@ pub trait ConcurrencyControl<P: LoggingProtocol>: Send + Sync + Sized + 'static 
         Ok(())
     }
 
-    /// Holds the partitions of these slots, which the transaction has stated that it will access.
+    /// Holds the partitions of the slots that the transaction has stated for its accesses.
     fn hold(&self, _: &mut TxnState<'_, Self, P>, _slots: u64) -> Result<(), Abort> {
         Ok(())
     }
 
-    /// Holds the partitions that the procedure states of its calls.
+    /// Holds the partitions stated by the procedure for its calls.
     #[inline(always)]
     fn hold_stated(
         &self,
@@ -159,7 +161,7 @@ pub trait ConcurrencyControl<P: LoggingProtocol>: Send + Sync + Sized + 'static 
         Ok(())
     }
 
-    /// Runs an operation that is of the present: a write, or a question for the version of a row.
+    /// Runs an operation of the present: a write, or a question for the version of a row.
     #[inline(always)]
     fn in_present<'s, T>(
         state: &mut TxnState<'s, Self, P>,
@@ -168,20 +170,20 @@ pub trait ConcurrencyControl<P: LoggingProtocol>: Send + Sync + Sized + 'static 
         run(state)
     }
 
-    /// Looks where rows are kept that have left the indexes, for a transaction that reads them
-    /// there. `None` if it does not.
+    /// Looks for rows that have left the indexes, for a reader of such rows. `None` for any other
+    /// transaction.
     #[inline(always)]
     fn beside_indexes<T>(_look: impl FnOnce() -> T) -> Option<T> {
         None
     }
 
-    /// The index in `writes` of what the transaction has written to this row last.
+    /// The index in `writes` of the transaction's last write to the row.
     #[inline(always)]
     fn own_write(state: &TxnState<'_, Self, P>, record: &Record<Self::Row>) -> Option<usize> {
         state.own_write(record)
     }
 
-    /// Called for a key over the limit of its size, which `abort` says. Refuses it.
+    /// Called for a key over the size limit, with the reason in `abort`. Refuses the key.
     fn exceeds_key_size(abort: Abort) -> Result<(), Abort> {
         Err(abort)
     }
@@ -217,7 +219,7 @@ pub trait ConcurrencyControl<P: LoggingProtocol>: Send + Sync + Sized + 'static 
         self.intend(engine, state, table, record).map(drop)
     }
 
-    /// Copies the row, of which the transaction has changed columns, as it was before that.
+    /// Copies a row whose columns the transaction has changed, in the state before the change.
     fn read_base<'s>(
         _: &TxnState<'s, Self, P>,
         table: &TableData<Self::Row>,
@@ -227,17 +229,17 @@ pub trait ConcurrencyControl<P: LoggingProtocol>: Send + Sync + Sized + 'static 
         table.read_row(record, to);
     }
 
-    /// Called when the transaction is about to look whether a key of a unique index is free.
+    /// Called before the transaction looks whether a key of a unique index is free.
     fn checks_uniqueness(_: &mut TxnState<'_, Self, P>) {}
 
-    /// Whether nothing is kept any more for a transaction that reads a snapshot.
+    /// Whether versions are no longer kept for a transaction reading a snapshot.
     #[inline(always)]
     fn has_ended(_: &TxnState<'_, Self, P>) -> bool {
         false
     }
 
-    /// What the record of a transaction states for a replay that keeps several versions of rows: as
-    /// of what a command has read, and the floor, if `states_floor`.
+    /// The statements in a transaction's record for a replay with several versions of rows: the
+    /// timestamp of a command's reads, and the floor, if `states_floor`.
     #[inline(always)]
     fn stated_versions(
         &self,
@@ -249,8 +251,8 @@ pub trait ConcurrencyControl<P: LoggingProtocol>: Send + Sync + Sized + 'static 
         StatedVersions::default()
     }
 
-    /// Called when the transaction has found that a gap has no key that it seeks: observes the gap,
-    /// and remembers the gap.
+    /// Called when the transaction has found no sought key in a gap: observes and remembers the
+    /// gap.
     #[inline(always)]
     fn saw_gap<'s>(
         &self,
@@ -263,9 +265,10 @@ pub trait ConcurrencyControl<P: LoggingProtocol>: Send + Sync + Sized + 'static 
         Ok(())
     }
 
-    /// Called when the transaction has inserted a key into a gap, that of `record` or of an index
-    /// entry: the record inherits the stamp of the gap, the transaction observes it, and the gaps
-    /// that the transaction saw are updated. Or a gap is observed whose entry was there already.
+    /// Called when the transaction has inserted a key into a gap, for `record` or for an index
+    /// entry: the record inherits the stamp of the gap, the transaction observes the stamp, and the
+    /// gaps seen by the transaction are updated. With an `Err` the entry was there already, and its
+    /// gap is observed.
     #[inline(always)]
     fn entered_gap<'s>(
         engine: &Engine<P, Self::Row>,
@@ -289,15 +292,15 @@ pub trait ConcurrencyControl<P: LoggingProtocol>: Send + Sync + Sized + 'static 
     /// Called after a record inserted by this transaction has inherited the stamp of its gap.
     fn inserted<'s>(state: &mut TxnState<'s, Self, P>, table: u32, record: &'s Record<Self::Row>);
 
-    /// Whether everything the transaction has read is still current. An early check while the
-    /// transaction runs, to stop bodies that work on inconsistent rows; commit validates anyway.
+    /// Whether all rows and gaps read by the transaction are still current. An early check while
+    /// the transaction runs, to stop bodies working on inconsistent rows; commit validates anyway.
     fn is_current(_: &TxnState<'_, Self, P>) -> bool {
         true
     }
 }
 
-/// Raises what row or gap `to` keeps to at least what `from` keeps: the hook of the protocol and of
-/// the concurrency control.
+/// Raises the metadata of row or gap `to` to at least the metadata of `from`: the hook of the
+/// protocol and of the concurrency control.
 #[inline(always)]
 pub(crate) fn inherit<C: ConcurrencyControl<P>, P: LoggingProtocol>(
     protocol: &P,
@@ -309,34 +312,34 @@ pub(crate) fn inherit<C: ConcurrencyControl<P>, P: LoggingProtocol>(
     protocol.inherit(C::stamp(to), C::stamp(from), txn);
 }
 
-/// How one record is locked outside transactions: for garbage collection.
+/// The lock of a record outside transactions: for garbage collection.
 pub trait RecordLock {
     /// Initial lock word of a record that a transaction inserts under a new key.
     const INSERTED: u32;
-    /// Locks a record, if it is neither locked nor dead. Returns its version word.
+    /// Locks a record that is neither locked nor dead. Returns the version word.
     fn try_lock<S>(record: &Record<S>) -> Option<u64>;
-    /// Unlocks it, and marks it dead if `dead` is true.
+    /// Unlocks the record, and marks the record dead if `dead` is true.
     fn unlock<S>(record: &Record<S>, version: u64, dead: bool);
-    /// Clears the dead mark. Only the thread that set it may call this.
+    /// Clears the dead mark. To be called only by the thread that set the mark.
     fn unmark_dead<S>(record: &Record<S>, version: u64);
 }
 
-/// A concurrency control that commits transactions: all but replay, which installs what the log
-/// says.
+/// A concurrency control that commits transactions: all but replay, which installs the content of
+/// the log.
 pub trait Commits<P: LoggingProtocol>: ConcurrencyControl<P> {
-    /// What it keeps of a session between its transactions.
+    /// The control's state of a session between transactions.
     type Session: Send;
 
-    /// Its state in a database that is being opened.
+    /// Returns the control's state for a database that is being opened.
     fn new(settings: &ControlSettings) -> Self;
 
-    /// Its transactions that read older versions of rows, which are kept for them.
+    /// The transactions that read older versions of rows; the versions are kept for them.
     fn readers(&self) -> Option<&Arc<ActiveTransactions>> {
         None
     }
 
-    /// Whether commands are replayed on several versions of rows, as of the timestamps that they
-    /// read.
+    /// Whether commands are replayed on several versions of rows, as of the timestamps of their
+    /// reads.
     fn replays_versions(&self) -> bool {
         false
     }
@@ -347,33 +350,34 @@ pub trait Commits<P: LoggingProtocol>: ConcurrencyControl<P> {
     /// Removes a session.
     fn remove_session(&self, _: &mut Self::Session) {}
 
-    /// Whether a transaction that has met a conflict, and written nothing, needs most of all rows
-    /// that there are: then it reads a snapshot.
+    /// Whether a transaction with a conflict and without writes needs most of all rows: such a
+    /// transaction then reads a snapshot.
     fn reads_many(&self, _: &TxnState<'_, Self, P>) -> bool {
         false
     }
 
-    /// Forgets what a session's attempts have found out: its transaction has ended otherwise.
+    /// Forgets the findings of a session's attempts: the transaction has ended otherwise.
     fn forget_attempts(&self, _: &Self::Session) {}
 
-    /// Called before a transaction begins, while it holds and pins nothing: waits for what the
-    /// session's last attempt has found out that it needs. False if that is not to be had: then
-    /// nothing is held, and the transaction has met a conflict.
+    /// Called before a transaction begins, while nothing is held or pinned: waits for the
+    /// partitions that the session's last attempt was found to need. False if the partitions are
+    /// not to be had: then nothing is held, and the transaction has met a conflict.
     #[inline(always)]
     fn await_turns(&self, _: &Self::Session, _may_wait: bool) -> bool {
         true
     }
 
-    /// A thread has panicked while it held what it will never release: ends all waiting for it.
+    /// Ends all waiting: a thread has panicked, and will never release its partitions.
     fn stop(&self) {}
 
-    /// Returns an error once it was stopped. Asked where there is no log, which would say so.
+    /// Returns an error once the control was stopped. Called where there is no log to report the
+    /// error.
     fn check_stopped(&self) -> Result<(), Error> {
         Ok(())
     }
 
-    /// Called before an epoch is closed, for a snapshot or a checkpoint, where that may be waited
-    /// for: `let_end` lets a transaction that runs alone, because it starves, make a few attempts.
+    /// Called before an epoch is closed for a snapshot or a checkpoint, where waiting is allowed:
+    /// `let_end` lets a starving transaction, which runs alone, make a few attempts.
     fn before_epoch_closes(&self, _let_end: impl FnOnce()) {}
 
     /// Begins a transaction of a session.
@@ -385,7 +389,7 @@ pub trait Commits<P: LoggingProtocol>: ConcurrencyControl<P> {
     ) -> Self::Txn<'s>;
 
     /// The partitions whose transactions take turns. Calls are logged before they run only where
-    /// there are some.
+    /// there are partitions.
     #[inline(always)]
     fn partitions(&self) -> Option<&PartitionStamps<P::RowStamp>> {
         None
@@ -396,17 +400,17 @@ pub trait Commits<P: LoggingProtocol>: ConcurrencyControl<P> {
         unreachable!("only transactions that take turns have seats");
     }
 
-    /// Begins a call that was logged before it runs, and has its turn.
+    /// Begins a call logged before its run, when the turn has come.
     fn begin_arrived(&self, _seat: u32) -> Self::Txn<'_> {
         unreachable!("only transactions that take turns are logged before they run");
     }
 
-    /// Installs what such a call has written.
+    /// Installs the writes of a call logged before the run.
     fn install_arrived(&self, _: &Engine<P, Self::Row>, _: &mut TxnState<'_, Self, P>, _: Tid) {
         unreachable!("only transactions that take turns are logged before they run");
     }
 
-    /// Releases rows that such a call has locked; it keeps its turn.
+    /// Releases the rows locked by a call logged before the run; the call keeps its turn.
     fn release_rows(_: &mut TxnState<'_, Self, P>) {}
 
     /// Commits the transaction, in the order of the scheme's paper.
@@ -417,14 +421,15 @@ pub trait Commits<P: LoggingProtocol>: ConcurrencyControl<P> {
         commit: Commit<'_>,
     ) -> Result<Committed, Abort>;
 
-    /// Ends a transaction whose abort the caller will see. Validates it like a read-only one, and
-    /// returns what the frontier has to reach before the caller is answered.
+    /// Ends a transaction whose abort the caller will see. Validates the transaction like a
+    /// read-only transaction, and returns the positions that the frontier has to reach before the
+    /// caller's answer.
     fn abandon<'s>(
         &self,
         engine: &Engine<P, Self::Row>,
         state: &mut TxnState<'s, Self, P>,
     ) -> Result<Needs, Abort>;
 
-    /// Releases what the transaction holds, after it has committed or failed.
+    /// Releases everything held by the transaction, after commit or failure.
     fn release(&self, state: &mut TxnState<'_, Self, P>);
 }

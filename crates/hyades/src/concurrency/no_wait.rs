@@ -3,11 +3,11 @@
 //! operation locks its row at once; writes are buffered and installed at commit. Gaps are not
 //! locked but validated, as under optimistic concurrency control.
 //!
-//! With *patience* ([`crate::Builder::patience`]) it looks again for a lock that another
-//! transaction holds, a limited number of times, before it aborts. Transactions may then wait for
-//! each other in a circle, but none waits for ever: the first whose patience is over aborts,
-//! releases its locks, and opens the circle. So there is no deadlock to detect, and patience bounds
-//! what one costs.
+//! With *patience* ([`crate::Builder::patience`]) a transaction retries a lock held by another
+//! transaction, a limited number of times, before the abort. Transactions may then wait for each
+//! other in a circle, but none waits for ever: the first whose patience is over aborts, releases
+//! its locks, and opens the circle. So there is no deadlock to detect, and patience bounds the cost
+//! of a deadlock.
 
 use super::locks::LockWord;
 use super::state::{HeldLock, TxnState};
@@ -20,7 +20,7 @@ use crate::storage::record::{Record, WRITER, word};
 use std::sync::atomic::Ordering;
 
 pub struct NoWait {
-    /// How often it looks again for a lock before it aborts.
+    /// The number of retries for a lock, before an abort.
     patience: u32,
 }
 
@@ -31,7 +31,7 @@ impl NoWait {
         if version & word::DEAD != 0 { Err(Abort::Conflict) } else { Ok(version) }
     }
 
-    /// Takes a row's lock with `take`, which returns whether it did.
+    /// Takes a row's lock with `take`, which returns true on success.
     #[inline]
     fn acquire<S>(
         record: &Record<S>,
@@ -108,7 +108,7 @@ impl NoWait {
         engine: &Engine<P>,
         state: &mut TxnState<'_, NoWait, P>,
     ) -> Result<Needs, Abort> {
-        // It overwrites nothing, whatever it has locked.
+        // The transaction overwrites nothing, whatever locks are held.
         state.observe(&engine.protocol, false);
         let valid = state.gaps_are_current();
         steps::end_read_only(engine, state, valid)
@@ -218,7 +218,7 @@ impl<P: LoggingProtocol> Commits<P> for NoWait {
         if state.writes.is_empty() {
             return Self::end_read_only(engine, state).map(Committed::read_only);
         }
-        // The rows of the write set were locked when they were written.
+        // The rows of the write set were locked by the writes.
         state.observe(&engine.protocol, true);
         for write in state.writes.iter_mut() {
             write.base = word::tid(write.record.word.load(Ordering::Relaxed));
@@ -227,7 +227,7 @@ impl<P: LoggingProtocol> Commits<P> for NoWait {
         let command = steps::as_command(engine, state, &commit);
 
         // Rows are locked, so only gaps can fail validation. A command that saw gaps reserves its
-        // frame before it validates, as under Silo.
+        // frame before validation, as under Silo.
         let readers = command || P::TRACKS_READERS;
         let early = readers && !state.gaps.is_empty();
         if !early && !state.gaps_are_current() {

@@ -1,5 +1,5 @@
-//! What the optimistic concurrency controls share: rows are read without locks, and the write set
-//! is locked at commit, by the lock bit of the version word.
+//! Common parts of the optimistic concurrency controls: rows are read without locks, and the lock
+//! bit of the version word locks the write set at commit.
 
 use super::state::TxnState;
 use super::{ConcurrencyControl, RecordLock};
@@ -10,7 +10,7 @@ use crate::logging::write::Write;
 use crate::storage::record::{Record, word};
 use std::sync::atomic::Ordering;
 
-/// Attempts at a row that stays locked, or keeps changing, before it counts as a conflict.
+/// Attempts at a row that stays locked, or keeps changing, before a conflict.
 pub(super) const PATIENCE: u32 = 64;
 
 /// Reads the version word of a row. Spins while the row is locked, at most [`PATIENCE`] times.
@@ -49,9 +49,9 @@ impl RecordLock for LockBit {
     }
 }
 
-/// Locks the write set and folds the stamps of the rows that it overwrites
-/// (docs/protocols/taurus.md, E4, i). Waits for each row only for a while, so that no two wait for
-/// each other for ever.
+/// Locks the write set and folds the stamps of the overwritten rows (docs/protocols/taurus.md, E4,
+/// i). Waits for each row only for a while, so that no two transactions wait for each other for
+/// ever.
 #[inline(always)]
 pub(super) fn lock<C: ConcurrencyControl<P>, P: LoggingProtocol>(
     engine: &Engine<P, C::Row>,

@@ -3,32 +3,32 @@
 //! a partition run one after the other, from beginning to end, so that nothing is validated and few
 //! rows are locked. docs/protocols/partitioned.md explains departures from the papers.
 //!
-//! No thread owns a partition. A transaction enters the queues of its partitions and runs on its
-//! caller's thread when it is first in each ([`super::turns`]). It states its partitions first
-//! ([`crate::Transaction::hold`]), or enters them as it reaches their rows: it waits for the first
-//! one, takes further ones that are free, and otherwise runs again, with what it has found out.
-//! Each access is checked, which is the isolation.
+//! No thread owns a partition. A transaction enters the queues of its partitions and runs on the
+//! caller's thread when first in each queue ([`super::turns`]). The transaction states its
+//! partitions first ([`crate::Transaction::hold`]), or enters a partition on reaching a row there:
+//! the transaction waits for the first partition, takes further partitions if free, and otherwise
+//! runs again, with the set found so far. The check of each access is the isolation.
 //!
-//! **A stamp for each partition** takes the place of those of rows and gaps. All that a transaction
-//! observes of others was written by transactions that held one of its partitions before, and the
-//! last of these left, in each, a stamp that includes all before. So a transaction folds the stamps
-//! of all partitions that it holds, and leaves its own in all of them, also where it has only read:
-//! at replay a command must come before what overwrites rows that it has read (C18). One that
-//! writes nothing leaves none, and is acknowledged by the stamps that it has folded.
+//! **A stamp for each partition** replaces the stamps of rows and gaps. All data observed by a
+//! transaction was written by earlier holders of its partitions, and the last holder of each left a
+//! stamp there that includes all earlier stamps. So a transaction folds the stamps of all held
+//! partitions, and leaves its own stamp in all of them, also where the transaction has only read:
+//! at replay a command must come before any overwriting of the rows read by the command (C18). A
+//! transaction without writes leaves no stamp, and is acknowledged by the folded stamps.
 //!
 //! Where calls are logged before they run ([`LoggingProtocol::arrive`]), a call has entered its
-//! queues, and its stamp is with the protocol, when it gets its turn. It may access nothing outside
-//! of the slots that it has stated: what it would meet there depends on more than its stamp says.
-//! Slots, not partitions, so that it ends in the same way with another number of these. What is no
-//! call only reads.
+//! queues, and the protocol has its stamp, when the call gets its turn. The call may access nothing
+//! outside of the stated slots: the rows there depend on more than the stamp says. Slots, not
+//! partitions, so that the call ends in the same way with another number of partitions. Any other
+//! transaction only reads.
 //!
-//! All frames of a transaction are placed while it holds all its partitions, so that in one stream
-//! none of another transaction of them is in between (C17).
+//! All frames of a transaction are placed while the transaction holds all its partitions, so that
+//! in a stream no frame of another transaction of the partitions is in between (C17).
 //!
-//! Row locks remain where other threads change rows that no transaction changes: the removal of
-//! garbage locks rows that are absent, and rows of tables with secondary indexes. Transactions lock
-//! such rows as they write them. Readers need no locks: a row that is being removed is absent, and
-//! only a holder of its partition inserts it anew.
+//! Row locks remain where other threads change rows outside transactions: the removal of garbage
+//! locks absent rows, and rows of tables with secondary indexes. Transactions lock such rows on
+//! writing. Readers need no locks: a row under removal is absent, and only a holder of the
+//! partition inserts the row anew.
 
 use super::locks::LockWord;
 use super::partitions::PartitionStamps;
@@ -49,23 +49,23 @@ pub(crate) struct Partitioned<P: LoggingProtocol> {
     partitions: PartitionStamps<P::RowStamp>,
 }
 
-/// What it keeps of a running transaction.
+/// The control's part of a running transaction.
 pub(crate) struct PartitionedTxn {
-    /// The number of its session in the queues.
+    /// The number of the session in the queues.
     session: u32,
-    /// Whether it may wait for its turn.
+    /// Whether the transaction may wait for its turn.
     may_wait: bool,
-    /// The partition that it holds for replicated rows alone, for which any one would do.
+    /// The partition held for replicated rows alone, for which any partition would do.
     any_partition: u64,
-    /// It has stated that it needs all partitions: it enters them when it first writes.
+    /// The transaction has stated a need for all partitions, and enters them at the first write.
     states_all: bool,
 }
 
-/// Looks at a row that garbage collection has locked before the transaction runs again.
+/// The number of attempts at a row locked by garbage collection, before the transaction runs again.
 const PATIENCE: u32 = 256;
 
 impl<P: LoggingProtocol> Partitioned<P> {
-    /// Enters partitions that the transaction does not hold, or remembers that it needs them.
+    /// Enters partitions not held by the transaction, or remembers the need for them.
     #[cold]
     fn enter_more(
         &self,
@@ -81,8 +81,8 @@ impl<P: LoggingProtocol> Partitioned<P> {
         }
         let set = if state.control.states_all && state.is_writer { partitions.all() } else { set };
         turns.want(number, held & !state.control.any_partition | set);
-        // One that reads all partitions and writes nothing is better off with a snapshot. An
-        // attempt that must not wait gets none, and has to do with what is free.
+        // A transaction that reads all partitions and writes nothing is better off with a snapshot.
+        // An attempt that must not wait gets no snapshot, and has to do with the free partitions.
         let reads_all = !state.is_writer && set == partitions.all() && set.count_ones() > 1;
         if reads_all && !is_stated && state.control.may_wait {
             return Err(Abort::Conflict);
@@ -103,8 +103,9 @@ impl<P: LoggingProtocol> Partitioned<P> {
         turns.try_enter(number, set) || turns.leave(number)
     }
 
-    /// Enters one partition, a free one if there is any. It protects the replicated rows that are
-    /// read, since whatever writes these holds all partitions; the next attempt does not need it.
+    /// Enters one partition, a free partition if there is any. The partition protects the
+    /// replicated rows read, since a writer of such rows holds all partitions; the next attempt
+    /// does not need the partition.
     #[cold]
     fn enter_any(&self, state: &mut TxnState<'_, Self, P>) -> Result<(), Abort> {
         let partitions = &self.partitions;
@@ -147,7 +148,7 @@ impl<P: LoggingProtocol> Partitioned<P> {
         }
     }
 
-    /// The partitions in which a transaction leaves its stamp: all that it holds.
+    /// The partitions in which a transaction leaves its stamp: all held partitions.
     fn stamped(&self, state: &TxnState<'_, Self, P>, held: u64) -> u64 {
         if broken!(StampHomeOnly) {
             return held & held.wrapping_neg();
@@ -200,7 +201,7 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for Partitioned<P> {
                 return touched.check_stated(stated).or_else(|abort| state.refuse(abort));
             }
             if state.is_writer {
-                // It may go on, and read.
+                // The transaction may go on, and read.
                 state.is_writer = false;
                 return Err(Abort::OnlyCalls);
             }
@@ -224,7 +225,7 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for Partitioned<P> {
             return if is_stated { Ok(()) } else { state.refuse(Abort::OutsidePartitions) };
         }
         if slots == Partitions::ALL.0 && !state.is_writer {
-            // If it only reads, it had better read a snapshot.
+            // A transaction that only reads had better read a snapshot.
             state.control.states_all = true;
             return Ok(());
         }
@@ -233,7 +234,7 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for Partitioned<P> {
         if set & !held == 0 { Ok(()) } else { self.enter_more(state, set, true) }
     }
 
-    /// A call that is logged first has stated them in its record.
+    /// A call that is logged first has stated the slots in its record.
     fn hold_stated(
         &self,
         state: &mut TxnState<'_, Self, P>,
@@ -254,7 +255,7 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for Partitioned<P> {
         record: &'s Record<P::RowStamp>,
         mut copy: impl FnMut() -> T,
     ) -> Result<VisibleRow<'s, T>, Abort> {
-        // Relaxed: the turn orders it after whatever has written the row.
+        // Relaxed: the turn orders the load after the last write of the row.
         let there = record.word.load(Ordering::Relaxed) & word::ABSENT == 0;
         Ok(if there { VisibleRow::There(copy()) } else { VisibleRow::Absent })
     }
@@ -290,7 +291,7 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for Partitioned<P> {
         Ok(())
     }
 
-    /// Gaps have no stamps, and are not remembered: in its turn nothing is inserted.
+    /// Gaps have no stamps, and are not remembered: during the turn no other transaction inserts.
     fn entered_gap<'s>(
         _: &Engine<P>,
         _: &mut TxnState<'s, Self, P>,
@@ -388,7 +389,7 @@ impl<P: LoggingProtocol> Commits<P> for Partitioned<P> {
         }
     }
 
-    /// Holds the turns of all its partitions, so nothing can fail.
+    /// Commits. Nothing can fail, because the transaction holds the turns of all its partitions.
     fn commit<'s>(
         &self,
         engine: &Engine<P>,
@@ -421,7 +422,8 @@ impl<P: LoggingProtocol> Commits<P> for Partitioned<P> {
             Self::release_rows(state);
             partitions.turns.leave(state.control.session);
             if tid.sequence().is_multiple_of(4) {
-                // Makes it likely that the power goes while what has read from it is on disk.
+                // Makes a power failure likely while the record of a reader of the writes is on
+                // disk.
                 std::thread::sleep(std::time::Duration::from_micros(200));
             }
             let reserved = steps::append(self, engine, state, &mut commit, tid, command);

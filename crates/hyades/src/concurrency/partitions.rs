@@ -1,5 +1,6 @@
-//! What the transactions of a partition leave for the next one there, where each partition runs its
-//! transactions one after the other: the stamp of the logging protocol, and the last version.
+//! The state that the transactions of a partition leave for the next transaction there, where a
+//! partition runs its transactions in sequence: the stamp of the logging protocol, and the last
+//! version.
 
 use super::turns::TurnQueues;
 use crate::storage::Stamp;
@@ -8,12 +9,12 @@ use crate::storage::tid::Tid;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::{AtomicU64, Ordering};
 
-/// What the last transaction of a partition has left. Read and written by the transaction that
+/// The state left by the last transaction of a partition. Read and written by the transaction that
 /// holds the partition.
 #[derive(Default)]
 pub(crate) struct PartitionStamp<S> {
     pub stamp: S,
-    /// The TID of its last writer. Relaxed: the turns order all accesses.
+    /// The TID of the last writer. Relaxed: the turns order all accesses.
     last: AtomicU64,
 }
 
@@ -54,7 +55,7 @@ impl<S: Stamp> PartitionStamps<S> {
         (0..SLOTS / count).fold(0, |set, nth| set | slots >> (nth * count)) & self.all()
     }
 
-    /// The partitions that an access touches; none if any one will do.
+    /// The partitions that an access touches; none if any partition will do.
     #[inline]
     pub fn touched(&self, touched: TouchedPartitions) -> u64 {
         let one = |number: u32| 1 << (number & (self.turns.partitions() as u32 - 1));

@@ -1,5 +1,5 @@
 //! No concurrency control, for replay: the order of the log keeps conflicting transactions apart.
-//! Where it orders only writers, readers use row versions.
+//! If the log orders only writers, readers use row versions.
 
 use super::earlier::{EarlierVersions, ReadAsOf, read_as_of};
 use super::optimistic::LockBit;
@@ -25,8 +25,8 @@ use std::sync::atomic::Ordering;
 pub(crate) struct Replaying;
 
 impl<P: LoggingProtocol> ConcurrencyControl<P> for Replaying {
-    /// The row versions that it reads and its view of them, in replays that keep several.
     type Row = P::RowStamp;
+    /// The row versions read by a command and its view of them, in replays with several versions.
     type Txn<'s> = Option<EarlierVersions<'s>>;
     type Lock = WaitsForLock;
     const INSERTED_WORD: u64 = word::ABSENT;
@@ -117,9 +117,8 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for Replaying {
     fn inserted<'s>(_: &mut TxnState<'s, Replaying, P>, _: u32, _: &'s Record<P::RowStamp>) {}
 }
 
-/// Replay of calls that were logged before they ran: they end as they did, with an abort if that is
-/// how they ended. So they are checked as they were, for keys that are too long, and for slots that
-/// they have not stated.
+/// Replay of calls that were logged before their run: a call ends as it did then, with an abort if
+/// the call was aborted. So replay repeats the checks for too long keys and for slots not stated.
 pub(crate) struct ReplayingCalls;
 
 impl<P: LoggingProtocol> ConcurrencyControl<P> for ReplayingCalls {
@@ -180,7 +179,7 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for ReplayingCalls {
         Ok(())
     }
 
-    /// Gaps have no stamps, and are not remembered: in its turn nothing is inserted.
+    /// Gaps have no stamps, and are not remembered: during the turn no other transaction inserts.
     fn entered_gap<'s>(
         _: &Engine<P>,
         _: &mut TxnState<'s, Self, P>,
@@ -212,7 +211,7 @@ impl RecordLock for WaitsForLock {
 }
 
 /// Waits while another thread holds the lock: replay holds locks briefly, and never takes a second
-/// one. Returns `None` only if the record is dead.
+/// lock. Returns `None` only if the record is dead.
 fn lock<S>(record: &Record<S>) -> Option<u64> {
     let mut looks = 0u32;
     loop {
@@ -233,8 +232,8 @@ fn lock<S>(record: &Record<S>) -> Option<u64> {
     }
 }
 
-/// A row's lock. Dropping it stores `version` and unlocks, even if the holder panics: threads that
-/// wait for the lock check nothing else, so they learn of the panic only once they have it.
+/// A row's lock. The drop stores `version` and unlocks, even if the holder panics: threads waiting
+/// for the lock check nothing else, so they learn of the panic only once they have the lock.
 pub(crate) struct RowLock<'r, S> {
     record: &'r Record<S>,
     /// The version word to store at release.
@@ -260,10 +259,10 @@ impl<S> Drop for RowLock<'_, S> {
 /// Why a command cannot be replayed.
 const CONFLICT: &str = "had a conflict, which cannot occur at replay";
 
-/// Installs the writes of a replayed command: as version `tid` of their rows.
+/// Installs the writes of a replayed command as version `tid` of the rows.
 ///
 /// # Errors
-/// What is wrong, as said of the procedure.
+/// The fault, as a predicate of the procedure.
 pub(crate) fn install<P: LoggingProtocol>(
     engine: &Engine<P>,
     state: &mut TxnState<'_, Replaying, P>,
@@ -292,8 +291,8 @@ pub(crate) fn install_in_place<C: ConcurrencyControl<P>, P: LoggingProtocol>(
     });
 }
 
-/// Installs the writes of a replayed command, and keeps what they overwrite while a record to come
-/// may read it. Whatever wrote the rows before was replayed before.
+/// Installs the writes of a replayed command, and keeps the overwritten versions while a record to
+/// come may read them. All earlier writers of the rows were replayed before.
 fn install_over_versions<P: LoggingProtocol>(
     engine: &Engine<P>,
     state: &mut TxnState<'_, Replaying, P>,
@@ -304,7 +303,8 @@ fn install_over_versions<P: LoggingProtocol>(
         let (table, record) = (&engine.tables[write.table as usize], write.record);
         // No record becomes dead while commands run.
         let mut row = RowLock::take(record).ok_or(CONFLICT)?;
-        // The first writer wins: none has come between what it reads as of and its own TID.
+        // The first writer wins: no writer has come between the read timestamp and the TID of the
+        // command.
         if word::tid(row.version) > as_of || word::tid(row.version) == tid {
             return Err("wrote a row of which there is a later version than it could read");
         }

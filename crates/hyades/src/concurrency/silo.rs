@@ -16,8 +16,8 @@ use std::sync::atomic::{Ordering, fence};
 pub struct Silo;
 
 impl Silo {
-    /// Whether every row read still has its version and every gap is unchanged. Rows that the
-    /// transaction also overwrites are locked by it.
+    /// Whether every row read still has its version and every gap is unchanged. Rows also
+    /// overwritten by the transaction are locked by the transaction.
     fn validate<P: LoggingProtocol>(state: &TxnState<'_, Silo, P>) -> bool {
         let unchanged = state.reads.iter().all(|read| {
             let now = read.record.word.load(Ordering::SeqCst);
@@ -146,8 +146,8 @@ impl<P: LoggingProtocol> Commits<P> for Silo {
         let tid = steps::next_tid(engine, state);
         let command = steps::as_command(engine, state, &commit);
 
-        // Phase 2. A command reserves its frame and raises the read stamps of what it read before
-        // it validates (E4, ii). A data record does so only if the protocol tracks its readers.
+        // Phase 2. A command reserves its frame and raises the read stamps of its reads before
+        // validation (E4, ii). A data record does so only if the protocol tracks its readers.
         let reserved = if command || P::TRACKS_READERS {
             let reserved = steps::append(self, engine, state, &mut commit, tid, command);
             steps::publish_reads(engine, state);
@@ -163,7 +163,7 @@ impl<P: LoggingProtocol> Commits<P> for Silo {
                 return Err(Abort::Conflict);
             }
             let reserved = steps::append(self, engine, state, &mut commit, tid, false);
-            // What was read is valid in the epoch of the version, too.
+            // The reads are valid in the epoch of the version, too.
             let is_late = reserved.is_in_later_epoch(tid) && !Self::validate(state);
             if is_late || reserved.is_divided(tid, || engine.snapshots.closed()) {
                 reserved.void();

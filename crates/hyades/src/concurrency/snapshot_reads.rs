@@ -1,6 +1,6 @@
-//! Reading a snapshot: as of an epoch, beside any writers, under every concurrency control. Such a
-//! transaction writes nothing. It never waits and has no conflicts: all that its snapshot holds is
-//! installed, and writers keep what they overwrite of it ([`crate::engine::snapshots`]).
+//! Reading a snapshot: as of an epoch, beside any writers, under every concurrency control. The
+//! transaction writes nothing, never waits and has no conflicts: the whole snapshot is installed,
+//! and writers keep the overwritten versions of the snapshot ([`crate::engine::snapshots`]).
 
 use super::state::TxnState;
 use super::{ConcurrencyControl, RecordLock, VisibleRow};
@@ -14,23 +14,23 @@ use crate::storage::record::{Record, word};
 use std::marker::PhantomData;
 use std::sync::atomic::{Ordering, fence};
 
-/// `S`: what rows keep.
+/// `S`: the metadata of rows.
 pub(crate) struct SnapshotReads<S>(pub PhantomData<fn() -> S>);
 
 impl<S: Stamp, P: LoggingProtocol> ConcurrencyControl<P> for SnapshotReads<S> {
     type Row = S;
-    /// What it reads.
+    /// The snapshot of the transaction.
     type Txn<'s> = Option<&'s SnapshotState>;
     type Lock = NeverLocked;
-    // It inserts nothing.
+    // The transaction inserts nothing.
     const INSERTED_WORD: u64 = word::ABSENT;
 
     fn stamp(_: &S) -> &P::RowStamp {
         unreachable!("a reader of a snapshot observes no stamps");
     }
 
-    /// It is refused, and not compiled. A transaction that was to read a snapshot runs again
-    /// without one.
+    /// The operation is refused, and not compiled. A transaction planned to read a snapshot runs
+    /// again without a snapshot.
     fn in_present<'s, T>(
         state: &mut TxnState<'s, SnapshotReads<S>, P>,
         _: impl FnOnce(&mut TxnState<'s, SnapshotReads<S>, P>) -> Result<T, Abort>,
@@ -49,7 +49,7 @@ impl<S: Stamp, P: LoggingProtocol> ConcurrencyControl<P> for SnapshotReads<S> {
         None
     }
 
-    /// What was inserted later is absent as of the snapshot.
+    /// A row inserted later is absent as of the snapshot.
     #[inline(always)]
     fn saw_gap<'s>(
         &self,
@@ -60,10 +60,10 @@ impl<S: Stamp, P: LoggingProtocol> ConcurrencyControl<P> for SnapshotReads<S> {
         Ok(())
     }
 
-    /// A row in place that is unlocked, before and after the copy, is as the version word says. One
-    /// that is locked may be half-written, but only after its version was kept: so after the copy
-    /// this looks for that, and takes it if it is there. `research/model/src/snapshots/reading.rs`
-    /// visits every interleaving.
+    /// A row in place that is unlocked, before and after the copy, is as the version word says. A
+    /// locked row may be half-written, but only after its version was kept: so after the copy the
+    /// read looks for the kept version, and takes the kept version if there is any.
+    /// `research/model/src/snapshots/reading.rs` visits every interleaving.
     #[inline]
     fn read<'s, T>(
         &self,
@@ -76,7 +76,7 @@ impl<S: Stamp, P: LoggingProtocol> ConcurrencyControl<P> for SnapshotReads<S> {
         let Some(snapshot) = state.control else { return Err(Abort::SnapshotEnded) };
         let (versions, arena, guard) = (engine.snapshots.versions(), state.arena, state.guard);
         let found = loop {
-            // Before a link is followed: versions may be gone as soon as it has ended.
+            // Before a link is followed: versions may be gone as soon as the snapshot has ended.
             if snapshot.has_ended() {
                 return Err(Abort::SnapshotEnded);
             }
@@ -88,7 +88,7 @@ impl<S: Stamp, P: LoggingProtocol> ConcurrencyControl<P> for SnapshotReads<S> {
                 }
             }
             if seen & (word::ABSENT | word::DEAD) != 0 {
-                // Dead: no snapshot holds the row; another one under the key is newer.
+                // Dead: no snapshot holds the row; another row under the key is newer.
                 break VisibleRow::Absent;
             }
             let copied = copy();
@@ -99,8 +99,8 @@ impl<S: Stamp, P: LoggingProtocol> ConcurrencyControl<P> for SnapshotReads<S> {
                 if let Some(kept) = versions.kept(record, seen, arena, guard) {
                     break kept.into();
                 }
-                // The version may have been kept and another one since: then it is not the one in
-                // place any more.
+                // The version may have been kept, and a further version since: then the former is
+                // no longer in place.
                 fence(Ordering::Acquire);
                 now = record.word.load(Ordering::Relaxed);
             }
@@ -108,7 +108,7 @@ impl<S: Stamp, P: LoggingProtocol> ConcurrencyControl<P> for SnapshotReads<S> {
                 break VisibleRow::There(copied);
             }
         };
-        // Nothing was kept for it any more: the row may be torn.
+        // After its end nothing was kept for the snapshot: the row may be torn.
         if snapshot.has_ended() { Err(Abort::SnapshotEnded) } else { Ok(found) }
     }
 

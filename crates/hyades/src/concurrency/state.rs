@@ -1,4 +1,4 @@
-//! State of a running transaction: the rows it read, the gaps it saw, the writes it buffers.
+//! State of a running transaction: rows read, gaps seen, writes buffered.
 
 use super::ConcurrencyControl;
 use super::known::KnownRows;
@@ -48,8 +48,8 @@ pub(crate) enum RowIds<'s> {
     Fresh(&'s mut RowIdBlock),
     /// The ids stated in the record of a replayed command.
     Recorded(std::slice::Iter<'s, u64>),
-    /// Those of a call that was logged before it runs: its record states where they begin. None if
-    /// it states nothing.
+    /// The ids of a call that was logged before its run: the record states the block. No ids if the
+    /// record states no block.
     Stated(RowIdBlock),
 }
 
@@ -57,9 +57,9 @@ pub(crate) enum RowIds<'s> {
 pub(crate) struct Workspace {
     pub scratch: Vec<u8>,
     pub old_versions: OldVersionWriter,
-    /// What it has added to the tables.
+    /// The usage that the session has added to the tables.
     pub usage: Arc<UsageCells>,
-    /// Transactions for which it keeps what it overwrites, found at commit.
+    /// Transactions for which overwritten versions are kept, found at commit.
     pub readers: ReaderTimes,
     /// Where rows are in the write set, and among the locks.
     known: KnownRows,
@@ -81,12 +81,12 @@ impl Workspace {
         }
     }
 
-    /// Bytes of its largest buffer: the largest row, or the largest transaction, has needed them.
+    /// Bytes of the largest buffer, needed by the largest row or the largest transaction so far.
     pub fn room_bytes(&self) -> usize {
         self.scratch.capacity().max(self.known.bytes())
     }
 
-    /// Frees these buffers. No transaction runs.
+    /// Frees the buffers. No transaction runs.
     pub fn free_room(&mut self) {
         (self.scratch, self.known) = (Vec::new(), KnownRows::new());
     }
@@ -99,7 +99,7 @@ pub(crate) const CHECK_INTERVAL: u32 = 1024;
 pub struct ReadRow<'s, S> {
     pub record: &'s Record<S>,
     pub table: u32,
-    /// The version word when it was read.
+    /// The version word at the read.
     pub seen: u64,
     /// Whether the transaction overwrites the row; known once its write set is locked.
     pub overwritten: bool,
@@ -123,7 +123,7 @@ fn tells_blind_writes<P: LoggingProtocol>() -> bool {
     P::TELLS_BLIND_WRITES && !broken!(OverwrittenAsUnread)
 }
 
-/// What a transaction has drawn that its replay as a command has to draw again.
+/// The draws of a transaction that its replay as a command has to repeat.
 pub(crate) struct Draws<'s> {
     pub row_ids: RowIds<'s>,
     /// Hidden row ids drawn by the transaction.
@@ -131,15 +131,15 @@ pub(crate) struct Draws<'s> {
     pub determinism: Determinism,
 }
 
-/// What a transaction has changed in indexes.
+/// The changes of a transaction in indexes.
 pub(crate) struct IndexChanges<'s, S> {
     pub links: ArenaVec<'s, Link<'s, S>>,
     pub stale: ArenaVec<'s, Stale<'s>>,
-    /// Records that this transaction inserted under new keys.
+    /// Records inserted by this transaction under new keys.
     pub inserted: ArenaVec<'s, (u32, &'s Record<S>)>,
 }
 
-/// What a transaction has announced that it will access.
+/// The announced accesses of a transaction.
 pub(crate) struct Announced<'s> {
     /// Positions in ordered indexes; `None` until the transaction inserts or prefetches.
     pub places: Option<&'s mut IndexPositions<'s>>,
@@ -149,32 +149,33 @@ pub(crate) struct Announced<'s> {
 
 /// When a running transaction is checked.
 pub(crate) struct Checks {
-    /// Operations since the last check of the reads, and how many of them make the next one due.
+    /// Operations since the last check of the reads, and the number at which the next check is due.
     pub operations: u32,
     pub check_at: u32,
     /// Operations after the first conflict.
     pub ignored: u32,
 }
 
-/// What holds for a call whose record may be, or is, the call itself.
+/// The state of a call whose record may be, or is, the call itself.
 #[derive(Default)]
 pub(crate) struct CallState {
-    /// It is a call whose record may be the call itself, which replay repeats.
+    /// The record of the call may be the call itself, which replay repeats.
     pub may_be_repeated: bool,
-    /// The slots that it may access, if it is a call that was logged before it runs.
+    /// The slots that the call may access, if the call was logged before its run.
     pub stated_slots: Option<u64>,
-    /// What such a call has drawn that its record does not state.
+    /// The draws of a call logged before its run that the record does not state.
     pub lacks: Drawn,
-    /// Why such a call ends with an abort, whatever its body returns.
+    /// The abort that ends a call logged before its run, whatever the body returns.
     pub refused: Option<Abort>,
 }
 
-/// What every concurrency control keeps of a running transaction, and what one keeps of its own.
+/// State of a running transaction: the part of every concurrency control, and the control's own
+/// part.
 pub struct TxnState<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> {
     pub arena: &'s Bump,
     pub guard: &'s Guard,
     pub stamp: &'s mut P::TxnStamp,
-    /// What the concurrency control keeps.
+    /// The concurrency control's own part.
     pub control: C::Txn<'s>,
     pub reads: ArenaVec<'s, ReadRow<'s, C::Row>>,
     pub held: ArenaVec<'s, HeldLock<'s, C::Row>>,
@@ -183,21 +184,21 @@ pub struct TxnState<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> {
     pub gap_places: GapPlaces,
     pub writes: ArenaVec<'s, Write<'s, C::Row>>,
     pub index_changes: IndexChanges<'s, C::Row>,
-    /// The row found last, which is often accessed again: read, then written.
+    /// The row found last, often accessed again: read, then written.
     pub last_found: Option<(u32, &'s Record<C::Row>)>,
     pub announced: Announced<'s>,
     pub draws: Draws<'s>,
     /// Highest version read or about to be overwritten.
     pub max_tid: Tid,
-    /// Whether it had any operation except blind writes.
+    /// Whether the transaction had any operation except blind writes.
     pub has_read: bool,
     /// An operation met a conflict. The transaction runs again, whatever the body returns.
     pub conflict: bool,
     pub rolled_back: bool,
-    /// An operation has written, or would have if it had not failed.
+    /// An operation has written, or would have written without a failure.
     pub is_writer: bool,
     pub checks: Checks,
-    /// Valid savepoints: number, and length of `writes` when it was created.
+    /// Valid savepoints: number, and length of `writes` at creation.
     pub savepoints: ArenaVec<'s, (u64, usize)>,
     /// Buffers of the session.
     pub workspace: &'s mut Workspace,
@@ -246,19 +247,19 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> TxnState<'s, C, P> {
         }
     }
 
-    /// A call that was logged before it runs has drawn what its record does not state: it is rolled
-    /// back.
+    /// Rolls back a call that was logged before its run: the call has drawn a value that the record
+    /// does not state.
     #[cold]
     pub fn lack(&mut self, drawn: Drawn) {
         if self.conflict && self.call.lacks == Drawn::NOTHING {
-            // It has met a conflict before, and runs again.
+            // The call has met a conflict before, and runs again.
             return;
         }
         self.call.lacks = self.call.lacks.with(drawn);
         self.meet_conflict();
     }
 
-    /// Ends such a call with an abort, whatever its body makes of it.
+    /// Aborts a call that was logged before its run, whatever the body returns.
     #[cold]
     pub fn refuse(&mut self, abort: Abort) -> Result<(), Abort> {
         Err(*self.call.refused.get_or_insert(abort))
@@ -285,7 +286,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> TxnState<'s, C, P> {
         self.workspace.known.entry(record).held = self.held.len() as u32;
     }
 
-    /// Adds a write, which replaces an earlier one of the same row.
+    /// Adds a write, which replaces an earlier write of the same row.
     pub fn push_write(&mut self, table: u32, record: &'s Record<C::Row>, pending: Pending<'s>) {
         let known = self.workspace.known.entry(record);
         let replaces = known.write.checked_sub(1);
@@ -297,7 +298,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> TxnState<'s, C, P> {
         self.writes.push(Write { record, table, pending, base, replaces, superseded: false });
     }
 
-    /// Removes the writes from index `len` on and restores those that they replaced.
+    /// Removes the writes from index `len` on and restores the writes replaced by them.
     pub fn truncate_writes(&mut self, len: usize) {
         while self.writes.len() > len {
             let write = self.writes.pop().expect("it is longer");
@@ -309,7 +310,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> TxnState<'s, C, P> {
         self.rolled_back = true;
     }
 
-    /// Returns the row as it is after write `at`; `None` if it is absent then.
+    /// Returns the row after write `at`; `None` if the row is absent then.
     pub fn own_row(&self, at: usize, table: &TableData<C::Row>) -> Result<Option<&'s [u8]>, Abort> {
         let write = &self.writes[at];
         match write.pending {
@@ -334,14 +335,14 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> TxnState<'s, C, P> {
         self.gaps.iter().all(Gap::is_current)
     }
 
-    /// Folds what a row or gap keeps that was read: the hooks of the protocol and the control.
+    /// Folds the metadata of a row or gap read: the hooks of the protocol and the control.
     #[inline(always)]
     pub fn observe_read(&mut self, protocol: &P, row: &C::Row) {
         C::observe_read(row, &mut self.control);
         protocol.observe_read(C::stamp(row), self.stamp);
     }
 
-    /// Like [`TxnState::observe_read`], for a row that is overwritten, or a gap that is entered.
+    /// Like [`TxnState::observe_read`], for an overwritten row, or an entered gap.
     #[inline(always)]
     pub fn observe_write(&mut self, protocol: &P, row: &C::Row) {
         C::observe_write(row, &mut self.control);
@@ -350,8 +351,8 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> TxnState<'s, C, P> {
 
     /// Folds the stamps of the rows read or locked into the transaction's own stamp. If
     /// `overwrites`, the write set is locked and its rows are marked as overwritten. Under
-    /// two-phase locking their stamps are folded here as well; under Silo that was done when they
-    /// were locked, except as rows read, where blind writes matter.
+    /// two-phase locking the stamps of the write set are folded here as well; under Silo locking
+    /// has folded them, except as rows read, where blind writes matter.
     #[inline(always)]
     pub fn observe(&mut self, protocol: &P, overwrites: bool) {
         let own_write =
@@ -378,7 +379,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> TxnState<'s, C, P> {
                 C::observe_write(&held.record.stamp, &mut self.control);
                 protocol.observe_write(C::stamp(&held.record.stamp), self.stamp);
             }
-            // A row that was locked for writing and is not written counts as read.
+            // A row locked for writing but not written counts as read.
             if !held.overwritten || (tells_blind_writes::<P>() && held.is_read) {
                 C::observe_read(&held.record.stamp, &mut self.control);
                 protocol.observe_read(C::stamp(&held.record.stamp), self.stamp);

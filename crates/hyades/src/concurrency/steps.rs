@@ -1,4 +1,4 @@
-//! Commit steps that the concurrency controls share.
+//! Commit steps shared by the concurrency controls.
 
 use super::ConcurrencyControl;
 use super::state::TxnState;
@@ -21,7 +21,7 @@ use hyades_platform::sync::checker_fence;
 use hyades_wal::Writer;
 use std::sync::atomic::{Ordering, fence};
 
-/// What a commit is given besides the transaction's sets: where and how it is logged.
+/// The inputs of a commit besides the transaction's sets: the place and the form of the log record.
 pub struct Commit<'a> {
     /// `None` without a log.
     pub writer: Option<&'a mut Writer>,
@@ -32,27 +32,27 @@ pub struct Commit<'a> {
     pub stated_epoch: EpochNumber,
     /// The stream of the session's last record.
     pub last_stream: usize,
-    /// What it follows in its session's order, if that is not durable.
+    /// The needs of the predecessor in the session's order, if not durable.
     pub order: Option<&'a Needs>,
     /// Buffer for the record.
     pub payload: &'a mut Vec<u8>,
 }
 
-/// A transaction that has committed: its writes are installed.
+/// A committed transaction: its writes are installed.
 pub struct Committed {
-    /// Where it is logged, and its version.
+    /// The place of the log record, and the version.
     pub placed: RecordPlace,
-    /// What the frontier has to reach before the caller is answered.
+    /// The positions that the frontier has to reach before the caller's answer.
     pub needs: Needs,
 }
 
-/// A transaction whose replay as a command would finish this many commands after everything else is
-/// logged as data under [`RecordKind::Adaptive`]: it is in a dependency chain that delays replay,
-/// and a short data record takes less time there.
+/// Under [`RecordKind::Adaptive`] a transaction is logged as data if its replay as a command would
+/// finish this many commands after all other replay: the transaction is in a dependency chain that
+/// delays replay, and a short data record takes less time there.
 const ADAPTIVE_LAG: u64 = 48;
 
-/// Data records longer than this usually take longer to read and apply than a command takes to run,
-/// so they would not shorten a chain.
+/// Longer data records usually take longer to read and apply than a command takes to run, so they
+/// would not shorten a chain.
 const ADAPTIVE_DATA_BYTES: usize = 1536;
 
 /// [`RecordKind::Adaptive`] logs data, which needs no execution at replay, if the data record is at
@@ -80,7 +80,7 @@ pub fn as_command<C: ConcurrencyControl<P>, P: LoggingProtocol>(
     commit: &Commit<'_>,
 ) -> bool {
     let (Some(call), Some(writer)) = (commit.call, &commit.writer) else { return false };
-    // Its row ids are part of a command's head, which is never split among frames.
+    // Row ids are part of a command's head, which is never split among frames.
     let given = state.draws.row_ids_used.len();
     if given > 0 && given * MOST_ID_BYTES > writer.max_payload() / 2 {
         return false;
@@ -155,8 +155,8 @@ pub fn publish_reads<'s, C: ConcurrencyControl<P>, P: LoggingProtocol>(
     engine: &Engine<P, C::Row>,
     state: &mut TxnState<'s, C, P>,
 ) {
-    // A row locked for writing but not written counts as read. A row that is overwritten gets the
-    // write stamp, which is higher.
+    // A row locked for writing but not written counts as read. An overwritten row gets the write
+    // stamp, which is higher.
     for read in state.reads.iter().filter(|read| !read.overwritten) {
         let row = row::<C, P>(read.table, read.record);
         engine.protocol.publish_read(row, state.stamp);
@@ -168,24 +168,24 @@ pub fn publish_reads<'s, C: ConcurrencyControl<P>, P: LoggingProtocol>(
     for gap in &state.gaps {
         engine.protocol.publish_read(RowRef::gap(C::stamp(gap.stamp())), state.stamp);
     }
-    // Raising a read stamp, or finding it high enough, is SeqCst, and so are the loads of the
-    // validation that follows. A writer's lock and its later load of the stamps are in the same
-    // total order: either the validation sees the lock, or the writer sees the stamp.
+    // Raising a read stamp, or finding a high enough stamp, is SeqCst, and so are the loads of the
+    // following validation. A writer's lock and later load of the stamps are in the same total
+    // order: either the validation sees the lock, or the writer sees the stamp.
     checker_fence();
 }
 
-/// A transaction whose reads are valid at its timestamp.
+/// When the reads of a transaction are valid, beside its timestamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Valid {
-    /// They are valid now, too.
+    /// The reads are valid now, too.
     Now,
-    /// Some are not, or may not be.
+    /// Some reads are not valid now, or may not be.
     Late,
 }
 
-/// Validates the transaction, which may be late unless it is a `command`, and logs it. A command
-/// reserves its frame and raises the read stamps of all that it has read before it validates (E4,
-/// ii; C8). If it has become late since it was found not to be, it fails.
+/// Validates and logs the transaction, which may be late unless it is a `command`. A command
+/// reserves its frame and raises the read stamps of all its reads before validation (E4, ii; C8). A
+/// command found late only then fails.
 #[inline(always)]
 pub(crate) fn validate_and_append<'s, 'w, C: ConcurrencyControl<P>, P: LoggingProtocol>(
     control: &C,
@@ -211,8 +211,9 @@ pub(crate) fn validate_and_append<'s, 'w, C: ConcurrencyControl<P>, P: LoggingPr
     }
 }
 
-/// Installs and publishes the writes. `lock` is called before a row is changed. `release` is called
-/// with the new version word of each row, which it stores; that may end the row's protection.
+/// Installs and publishes the writes. `lock` is called before the change of a row. `release` is
+/// called with the new version word of each row, and stores the word; the store may end the row's
+/// protection.
 #[inline(always)]
 pub fn install<'s, C: ConcurrencyControl<P>, P: LoggingProtocol>(
     engine: &Engine<P, C::Row>,
@@ -224,7 +225,7 @@ pub fn install<'s, C: ConcurrencyControl<P>, P: LoggingProtocol>(
     install_each::<C, P, true>(engine, state, tid, lock, release);
 }
 
-/// Like [`install`], where rows have no stamps.
+/// Like [`install`], for rows without stamps.
 #[inline(always)]
 pub(crate) fn install_unstamped<'s, C: ConcurrencyControl<P>, P: LoggingProtocol>(
     engine: &Engine<P, C::Row>,
@@ -280,12 +281,12 @@ fn install_each<'s, C: ConcurrencyControl<P>, P: LoggingProtocol, const STAMPS: 
     }
 }
 
-/// For a concurrency control under which rows are protected before they are installed.
+/// Does nothing, for a concurrency control that protects rows before they are installed.
 #[inline(always)]
 pub fn already_locked<S>(_: &Record<S>) {}
 
-/// Keeps a row, before transaction `tid` overwrites it, for readers of an earlier state. The caller
-/// has its write protection, and keeps it until it stores a new version word.
+/// Keeps a row, before transaction `tid` overwrites the row, for readers of an earlier state. The
+/// caller has the row's write protection until storing a new version word.
 #[cold]
 fn keep_overwritten<P: LoggingProtocol, S: Stamp>(
     engine: &Engine<P, S>,
@@ -303,12 +304,12 @@ fn keep_overwritten<P: LoggingProtocol, S: Stamp>(
     let changed = || write.changed_bytes(table);
     let how = (&*engine.epoch, guard);
     engine.snapshots.keep(writer, (record, seen), (tid, readers), changed, how);
-    // A reader that sees a word of the new row finds the old one kept.
+    // A reader that sees a word of the new row finds the old row kept.
     fence(Ordering::Release);
 }
 
-/// Ends a transaction that wrote nothing or whose writes are discarded: returns what it read from,
-/// for which it has to wait.
+/// Ends a transaction without writes or with discarded writes: returns the positions of its reads,
+/// for which the transaction has to wait.
 #[inline(always)]
 pub fn end_read_only<C: ConcurrencyControl<P>, P: LoggingProtocol>(
     engine: &Engine<P, C::Row>,
@@ -326,7 +327,7 @@ pub fn end_read_only<C: ConcurrencyControl<P>, P: LoggingProtocol>(
     Ok(needs)
 }
 
-/// The result of a commit that installed its writes.
+/// Returns the result of a commit with installed writes.
 #[inline(always)]
 pub fn committed<C: ConcurrencyControl<P>, P: LoggingProtocol>(
     engine: &Engine<P, C::Row>,

@@ -2,25 +2,26 @@
 //! SIGMOD 2016), with the logging of Taurus, algorithm 6, as corrected in docs/protocols/taurus.md,
 //! E4. Steps are those of the paper's algorithms 1 to 4.
 //!
-//! A transaction commits at a timestamp at which all versions that it read are valid and none that
-//! it writes is yet: it is computed from the rows' timestamps ([`super::timestamps`]), not drawn.
-//! So a transaction commits *late* if a row that it read was overwritten meanwhile, provided that
-//! the version is known to have been valid at its timestamp. It then precedes in the serial order
-//! what has committed before it: histories are serializable, and agree with the order of each
-//! session, but not with real time between sessions.
+//! A transaction commits at a timestamp at which all versions read are valid and no version to be
+//! written is valid yet. The timestamp is computed from the rows' timestamps
+//! ([`super::timestamps`]), not drawn. So a transaction commits *late* if a row read was
+//! overwritten meanwhile, provided that the version is known to have been valid at the timestamp. A
+//! late transaction precedes, in the serial order, transactions committed before: histories are
+//! serializable, and agree with the order of each session, but not with real time between sessions.
 //!
 //! Three rules keep the rest of the engine sound (docs/protocols/tictoc.md, C5 to C11, C20 and
 //! C21):
 //!
-//! - **Late transactions log data.** The position of such a transaction in the log is behind those
-//!   of the transactions that it precedes, and these know nothing of it; replayed as a command it
-//!   would read what they wrote. A transaction also counts as late if another one holds a row that
-//!   it has read, since that one may have folded the row's stamps already.
-//! - **Late only in the epoch it began in.** Checkpoints and snapshots are prefixes by epoch. What
-//!   overwrites a row that the transaction has read commits in the epoch of that read or a later
-//!   one; so this transaction may not belong to a later epoch, nor have read from one.
-//! - **Stamps are folded when a row is read**, not at commit: later they may be those of another
-//!   version, or half-written.
+//! - **Late transactions log data.** The position of a late transaction in the log is behind
+//!   later transactions of the serial order, and the later transactions know nothing of the late
+//!   transaction; a replay as a command would read their writes. A transaction also counts as late
+//!   if another transaction holds a row of the read set, since the other transaction may have
+//!   folded the row's stamps already.
+//! - **Late only in the epoch of the beginning.** Checkpoints and snapshots are prefixes by
+//!   epoch. A transaction that overwrites a row commits in the epoch of the read or a later epoch;
+//!   so the late reader may not belong to a later epoch, nor have read from a later epoch.
+//! - **Stamps are folded at the read of a row**, not at commit: later the stamps may be
+//!   half-written, or belong to another version.
 
 use super::optimistic::{self, LockBit, PATIENCE, stable_word};
 use super::state::{ReadRow, TxnState};
@@ -38,7 +39,7 @@ use std::sync::atomic::{Ordering, fence};
 
 pub(crate) struct TicToc;
 
-/// What it keeps of a session.
+/// The control's state of a session.
 #[derive(Default)]
 pub(crate) struct TicTocSession {
     /// The timestamp of the session's last transaction.
@@ -47,16 +48,16 @@ pub(crate) struct TicTocSession {
     until: Vec<u64>,
 }
 
-/// What it keeps of a running transaction.
+/// The control's part of a running transaction.
 pub(crate) struct TicTocTxn<'s> {
-    /// The lowest timestamp that it may commit at, as far as is known: not below what its session
-    /// committed at, or the version of a row that it read; above the readers of what it overwrites.
+    /// The lowest possible commit timestamp, as far as is known: not below the session's last
+    /// commit, or the version of a row read; above the readers of the overwritten rows.
     at_least: u64,
-    /// For each row in its read set, until when the version is valid, as read.
+    /// For each row in the read set, the end of the version's validity, as read.
     until: &'s mut Vec<u64>,
-    /// The current epoch before it read its first row; 0 until then.
+    /// The current epoch before the first read of a row; 0 until then.
     began: EpochNumber,
-    /// That of its session.
+    /// The timestamp of the session's last transaction.
     last: &'s mut u64,
 }
 
@@ -68,11 +69,11 @@ impl TicToc {
     }
 
     /// Validates the reads at timestamp `ts` (algorithm 2, step 3). `epoch` is called for the epoch
-    /// of a transaction that is late. `None`: there is a conflict.
+    /// of a late transaction. `None`: there is a conflict.
     ///
-    /// A reader raises `rts` before it looks whether the row is locked, and a writer loads it after
-    /// it has locked: so what overwrites a row that is found unlocked here has a later timestamp.
-    /// Gaps are not valid in the past: an insertion is visible at once.
+    /// A reader raises `rts` before looking at the row's lock, and a writer loads `rts` after
+    /// locking: so the overwriting of a row found unlocked here has a later timestamp. Gaps are not
+    /// valid in the past: an insertion is visible at once.
     fn validate<P: LoggingProtocol>(
         state: &TxnState<'_, TicToc, P>,
         ts: u64,
@@ -116,7 +117,7 @@ impl TicToc {
         is_sound.then_some(valid)
     }
 
-    /// Whether it is late by now. It is then logged as data, provided that it is valid.
+    /// Whether the transaction is late by now. A late transaction is logged as data, if valid.
     fn is_late<P: LoggingProtocol>(state: &TxnState<'_, TicToc, P>) -> bool {
         let is_changed = |read: &ReadRow<'_, _>| {
             !read.overwritten && read.record.word.load(Ordering::Relaxed) != read.seen
@@ -129,8 +130,9 @@ impl TicToc {
         state: &mut TxnState<'_, TicToc, P>,
     ) -> Result<Needs, Abort> {
         let ts = Self::timestamp(state);
-        // As if it belonged to the epoch of the newest version that it read. If it has seen a gap,
-        // or a row without a version, it is not known which other row had the key, and until when.
+        // As if the transaction belonged to the epoch of the newest version read. After a gap, or a
+        // row without a version, the other row under the key, and the end of its validity, are not
+        // known.
         let epoch = || {
             let is_new = |read: &ReadRow<'_, _>| word::tid(read.seen) == Tid::NONE;
             match state.gaps.is_empty() && !state.reads.iter().any(is_new) {
@@ -188,8 +190,8 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for TicToc {
             state.control.began = engine.epoch.current();
         }
         for _ in 0..PATIENCE {
-            // A locked row is waited for: so what overwrites this version has not yet read the
-            // epoch.
+            // The read waits for a locked row: so a transaction that overwrites this version has
+            // not yet read the epoch.
             let seen = stable_word(record)?;
             let Interval { wts, rts: until } = record.stamp.valid.load();
             state.control.at_least = state.control.at_least.max(wts);
@@ -199,7 +201,7 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for TicToc {
             } else {
                 VisibleRow::Absent
             };
-            // Orders the copy, and what was read of the stamp, before the second load.
+            // Orders the copy, and the reads of the stamp, before the second load.
             fence(Ordering::Acquire);
             // SeqCst: the next transaction that locks the row sees the timestamp in `until`.
             if record.word.load(Ordering::SeqCst) == seen {
@@ -246,8 +248,8 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for TicToc {
     ) {
         record.word.store(word::ABSENT, Ordering::Release);
         state.reads.push(ReadRow { record, table, seen: word::ABSENT, overwritten: false });
-        // Valid when its gap is, which is validated as well. Should the row get a version by then,
-        // that is a conflict: no timestamp is as low as this.
+        // Valid together with the gap, which is validated as well. A version of the row by then is
+        // a conflict: no timestamp is as low as 0.
         state.control.until.push(0);
     }
 

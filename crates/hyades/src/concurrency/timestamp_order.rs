@@ -1,36 +1,37 @@
 //! Multi-version timestamp order, as in Deuteronomy (Levandoski, Lomet, Sengupta, Stutsman, Wang:
-//! "High Performance Transactions in Deuteronomy", CIDR 2015, sections 2.1 and 2.2), on rows whose
-//! newest version is in place and whose older versions are kept while a transaction may read them
+//! "High Performance Transactions in Deuteronomy", CIDR 2015, sections 2.1 and 2.2), on rows with
+//! the newest version in place and older versions kept while a transaction may read them
 //! ([`crate::storage::old_versions`]).
 //!
-//! A transaction draws its timestamp, which is its TID, when it begins. It reads as of that, and
-//! commits at that: nothing is validated. The order of timestamps is a serial order, and agrees
-//! with real time. Each row and each gap keeps the timestamp of its last reader
-//! ([`super::timestamps`]), so that no earlier transaction can write a version which that reader
-//! should have seen; only the newest version needs it, since the older ones are protected by the
-//! newest (section 2.2).
+//! A transaction draws its timestamp, the TID, at the beginning. The transaction reads as of the
+//! timestamp, and commits at the timestamp: nothing is validated. The order of timestamps is a
+//! serial order, and agrees with real time. Each row and each gap keeps the timestamp of its last
+//! reader ([`super::timestamps`]), so that no earlier transaction can write a version which the
+//! reader should have seen; only the newest version needs the timestamp, since the newest version
+//! protects the older versions (section 2.2).
 //!
-//! Two orders of steps make a reader and a writer of a row find each other; all of them are SeqCst:
+//! Two orders of steps, all SeqCst, make a reader and a writer of a row find each other:
 //!
-//! - A reader raises the last reader of the row, then looks whether an earlier transaction has
-//!   marked it: for that one it waits for a moment. Of a gap it raises the last reader, then looks
-//!   whether the gap has changed.
-//! - A writer marks the row, and at commit loads its last reader: if that is later than itself,
-//!   there is a conflict. A row that enters a gap inherits the last reader of the gap after the
-//!   gap has changed.
+//! - A reader raises the last reader of the row, then looks for a mark of an earlier transaction:
+//!   the reader waits for the earlier transaction for a moment. For a gap the reader raises the
+//!   last reader, then looks whether the gap has changed.
+//! - A writer marks the row, and at commit loads the last reader of the row: a last reader later
+//!   than the writer is a conflict. A row that enters a gap inherits the last reader of the gap
+//!   after the gap has changed.
 //!
 //! Four rules keep the rest of the engine sound (docs/protocols/timestamp-order.md):
 //!
-//! - **No commit in an epoch that is closed.** Checkpoints and snapshots are prefixes by epoch, and
-//!   hold what has begun its commit by the time they close an epoch. A transaction that has drawn
-//!   its timestamp in that epoch and has not begun its commit conflicts, and draws a later one.
-//! - **Late commands.** A transaction may follow, in the log, a later one that overwrites what it
-//!   has read. Its command is replayed on several versions, or it logs data, as under
-//!   [`super::hekaton`].
-//! - **What was ended does not commit.** A transaction for which nothing is kept any more may have
-//!   missed rows that are gone since.
-//! - **Last readers are not lost.** A tombstone leaves its own to the gap that it becomes part of,
-//!   and a row that is marked but not written has been read.
+//! - **No commit in a closed epoch.** Checkpoints and snapshots are prefixes by epoch, and hold
+//!   all transactions that have begun their commit by the closing of an epoch. A transaction with a
+//!   timestamp of the closed epoch that has not begun its commit conflicts, and draws a later
+//!   timestamp.
+//! - **Late commands.** A transaction may follow, in the log, a later transaction that overwrites
+//!   its reads. Such a transaction's command is replayed on several versions, or the transaction
+//!   logs data, as under [`super::hekaton`].
+//! - **An ended transaction does not commit.** A transaction whose versions are no longer kept
+//!   may have missed rows that are gone since.
+//! - **Last readers are not lost.** A tombstone leaves its last reader to the gap around the
+//!   tombstone, and a row that is marked but not written has been read.
 
 use super::locks::{self, LockWord, MarksRows, ReadTime, writer_of};
 use super::optimistic::PATIENCE;
@@ -58,12 +59,13 @@ pub(crate) struct TimestampOrder {
     orders_commands: bool,
 }
 
-/// How often a transaction looks at a row that an earlier one has marked before it fails. It yields
-/// after the first [`PATIENCE`], but few times: while it waits it holds back what it may read.
+/// The number of attempts at a row marked by an earlier transaction, before failure. Yields after
+/// the first [`PATIENCE`], but few times: a waiting transaction holds back the versions that it may
+/// read.
 const LOOKS: u32 = PATIENCE + 8;
 
 impl TimestampOrder {
-    /// Whether an earlier transaction has marked the row, and has not written it yet.
+    /// Whether an earlier transaction has marked the row, and has not written the row yet.
     #[inline]
     fn is_before<P: LoggingProtocol>(
         &self,
@@ -74,19 +76,20 @@ impl TimestampOrder {
             Preparing::At(at) if at < state.control.as_of => {
                 word::tid(record.word.load(Ordering::SeqCst)) < at
             }
-            // What draws its timestamp has no row marked: the transaction before it had.
+            // A transaction drawing its timestamp has marked no row: the slot's previous
+            // transaction had.
             _ => false,
         }
     }
 
-    /// Marks a row as read. False if an earlier transaction is about to write it.
+    /// Marks a row as read. False if an earlier transaction is about to write the row.
     #[inline]
     fn mark_read<P: LoggingProtocol>(
         &self,
         state: &TxnState<'_, TimestampOrder, P>,
         record: &Record<RowStamp<P>>,
     ) -> bool {
-        // A reader that only waits leaves no mark, on which that one would fail.
+        // A reader that only waits leaves no mark, on which the earlier transaction would fail.
         if self.is_before(state, record) {
             return false;
         }
@@ -94,14 +97,14 @@ impl TimestampOrder {
         if looks_first {
             std::thread::yield_now();
         }
-        // A row that it has marked itself is not written by another one.
+        // A row marked by this transaction is not written by another transaction.
         if record.lock.load(Ordering::Relaxed) != state.control.slot {
             record.stamp.valid.raise_last_read(state.control.as_of);
         }
         looks_first || !self.is_before(state, record)
     }
 
-    /// Whether a row that another transaction has marked may soon be free for this one.
+    /// Whether a row marked by another transaction may soon be free for this transaction.
     #[inline]
     fn may_wait<P: LoggingProtocol>(
         &self,
@@ -122,15 +125,15 @@ impl TimestampOrder {
         record: &'s Record<RowStamp<P>>,
         seen: u64,
     ) {
-        // The stamp of this version, or of a later one, which is not lower.
+        // The stamp of this version, or of a later version, which is not lower.
         engine.protocol.observe_read(&record.stamp.stamp, state.stamp);
         if self.orders_commands {
             state.reads.push(ReadRow { record, table, seen, overwritten: false });
         }
     }
 
-    /// Whether the log may have a later transaction before this one that writes what it has read,
-    /// or would have read: one that has written it, or is about to.
+    /// Whether the log may have, before this transaction, a later transaction that changes the
+    /// reads of this transaction: by a write that is done, or about to be done.
     fn is_late<P: LoggingProtocol>(state: &TxnState<'_, TimestampOrder, P>) -> bool {
         let is_changed = |read: &ReadRow<'_, RowStamp<P>>| {
             let owner = read.record.lock.load(Ordering::SeqCst);
@@ -141,7 +144,7 @@ impl TimestampOrder {
             || !state.gaps_are_current()
     }
 
-    /// Protects what it has seen of the rows that it has marked and does not write.
+    /// Protects the reads of the rows that the transaction has marked and does not write.
     fn protect_unwritten<P: LoggingProtocol>(state: &TxnState<'_, TimestampOrder, P>) {
         if broken!(MarkedWithoutReader) {
             return;
@@ -158,7 +161,7 @@ impl TimestampOrder {
     ) -> Result<Needs, Abort> {
         state.observe_held(&engine.protocol, false);
         Self::protect_unwritten(state);
-        // What it has not found in an index may have been there as of its beginning.
+        // A row not found in an index may have been there as of the transaction's beginning.
         let valid = !self.active.has_ended(state.control.slot, state.control.as_of);
         steps::end_read_only(engine, state, valid)
     }
@@ -195,7 +198,7 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for TimestampOrder {
         }
     }
 
-    /// Section 2.2: the newest version that is not later, and the time of the read.
+    /// Section 2.2: the newest version not later than the transaction, and the time of the read.
     #[inline]
     fn read<'s, T>(
         &self,
@@ -217,7 +220,7 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for TimestampOrder {
                     std::hint::spin_loop();
                     continue;
                 };
-                // Nothing may have been kept for it any more.
+                // Versions may no longer have been kept for this transaction.
                 if self.active.has_ended(state.control.slot, as_of) {
                     return Err(Abort::Conflict);
                 }
@@ -228,7 +231,7 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for TimestampOrder {
                 std::hint::spin_loop();
                 continue;
             }
-            // From here on no earlier transaction writes it.
+            // From here on no earlier transaction writes the row.
             let seen = record.word.load(Ordering::SeqCst);
             if seen & word::DEAD != 0 {
                 return Err(Abort::Conflict);
@@ -242,7 +245,8 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for TimestampOrder {
                     return Ok(copied);
                 }
             } else if let Some(kept) = versions.kept(record, seen, arena, guard) {
-                // It is being overwritten at a later timestamp, for which this version was kept.
+                // The row is being overwritten at a later timestamp, for which this version was
+                // kept.
                 self.remember(engine, state, table, record, seen & !word::LOCKED);
                 return Ok(kept.into());
             }
@@ -252,7 +256,7 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for TimestampOrder {
     }
 
     /// Section 2.1: a version is written in the order of timestamps, or not at all. Waits, for a
-    /// moment, for an earlier transaction that has the row marked.
+    /// moment, for an earlier transaction with a mark on the row.
     #[inline]
     fn intend<'s>(
         &self,
@@ -279,7 +283,7 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for TimestampOrder {
             }
             std::hint::spin_loop();
         }
-        // Only the transaction that has it marked changes it.
+        // Only the transaction with the mark changes the row.
         let seen = record.word.load(Ordering::Acquire);
         let is_newer = word::tid(seen) > state.control.as_of;
         let is_read_later = record.stamp.valid.last_read() > state.control.as_of.bits()
@@ -331,7 +335,7 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for TimestampOrder {
 }
 
 impl<P: LoggingProtocol> Commits<P> for TimestampOrder {
-    /// Its number among the active transactions.
+    /// The session's number among the active transactions.
     type Session = u32;
 
     fn new(settings: &ControlSettings) -> Self {
@@ -358,7 +362,7 @@ impl<P: LoggingProtocol> Commits<P> for TimestampOrder {
         self.active.remove(*slot);
     }
 
-    /// A transaction that has drawn its timestamp in the epoch meets a conflict.
+    /// A transaction with a timestamp drawn in the epoch meets a conflict.
     fn before_epoch_closes(&self, let_end: impl FnOnce()) {
         let_end();
     }
@@ -374,7 +378,7 @@ impl<P: LoggingProtocol> Commits<P> for TimestampOrder {
         ReadTime { slot: *slot, as_of, checks_uniqueness: false, last_read: 0 }
     }
 
-    /// Section 2.1. What it writes is marked, and nothing later has read it.
+    /// Section 2.1. The rows written are marked, and no later transaction has read them.
     fn commit<'s>(
         &self,
         engine: &Engine<P, RowStamp<P>>,
@@ -387,12 +391,13 @@ impl<P: LoggingProtocol> Commits<P> for TimestampOrder {
             return self.end_read_only(engine, state).map(Committed::read_only);
         }
         let tid = state.control.as_of;
-        // The session has entered the current epoch: what closes this one later waits for it.
+        // The session has entered the current epoch: a later closing of this epoch waits for the
+        // session.
         let is_closed = tid.epoch() <= engine.snapshots.closed();
         if is_closed && !broken!(CommitInClosedEpoch) {
             return Err(Abort::Conflict);
         }
-        // What it has missed in an index may be a row that is gone since, and was not kept for it.
+        // A row missed in an index may be gone since, and was not kept for this transaction.
         let is_ended = self.active.has_ended(state.control.slot, tid);
         if is_ended && !broken!(CommitAfterEnded) {
             return Err(Abort::Conflict);
@@ -404,7 +409,7 @@ impl<P: LoggingProtocol> Commits<P> for TimestampOrder {
         state.mark_overwritten();
         state.observe_held(&engine.protocol, true);
         Self::protect_unwritten(state);
-        // The last readers of the rows that it overwrites, and of the gaps that it enters.
+        // The last readers of the overwritten rows, and of the entered gaps.
         let is_read_later = state.control.last_read > tid.bits();
         if is_read_later && !broken!(OverwriteReadLater) {
             return Err(Abort::Conflict);

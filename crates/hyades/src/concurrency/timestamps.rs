@@ -1,20 +1,20 @@
-//! Timestamps of rows, for concurrency controls that order transactions by them: what rows and gaps
-//! keep beside the logging protocol's stamp. TicToc keeps the interval in which a version is valid,
-//! timestamp order the timestamp of the last transaction that has read it.
+//! Timestamps of rows and gaps, kept beside the logging protocol's stamp, for concurrency controls
+//! that order transactions by timestamps. TicToc keeps the interval in which a version is valid,
+//! timestamp order the timestamp of the version's last reader.
 //!
 //! A version is valid from the timestamp of its writer, `wts`, to at least the highest timestamp of
-//! its readers, `rts`: what overwrites it has a timestamp above that. A gap between rows has both
-//! as well, `wts` of the tombstones that it absorbed: without them an insertion could take a
-//! timestamp below that of a reader that missed its key (docs/protocols/tictoc.md, C20). So they
-//! are inherited where the protocol's stamps are; and so is the last timestamp that has read a row,
-//! by the gap that its tombstone leaves.
+//! its readers, `rts`: a later version has a timestamp above `rts`. A gap between rows has both as
+//! well, with the `wts` of absorbed tombstones: otherwise an insertion could take a timestamp below
+//! a reader that missed the key (docs/protocols/tictoc.md, C20). So both are inherited together
+//! with the protocol's stamps; likewise the gap left by a tombstone inherits the last reader of the
+//! row.
 
 use crate::logging::LoggingProtocol;
 use crate::storage::tid::Tid;
 use hyades_platform::sync::{AtomicU64, Ordering};
 
-/// A timestamp has 48 bits: 2^48 conflicting commits, eight years at a million in a second. A
-/// transaction that would need more gets this one; see [`super::tictoc`].
+/// A timestamp has 48 bits: 2^48 conflicting commits, eight years at a million in a second. Higher
+/// timestamps are replaced by this maximum; see [`super::tictoc`].
 pub(super) const MAX_TIMESTAMP: u64 = (1 << 48) - 1;
 
 /// Bits for `rts - wts`.
@@ -29,8 +29,8 @@ pub(super) struct Interval {
 }
 
 impl Interval {
-    /// In a word: `wts` above the difference. If that is too large, `wts` moves up: readers then
-    /// take higher timestamps than they must.
+    /// Packs the interval into a word: `wts` above the difference. Too large a difference moves
+    /// `wts` up: readers then take higher timestamps than necessary.
     fn pack(self) -> u64 {
         debug_assert!(self.wts <= self.rts && self.rts <= MAX_TIMESTAMP, "{self:?}");
         let wts = self.wts.max(self.rts.saturating_sub(MAX_SPAN));
@@ -47,11 +47,11 @@ impl Interval {
     }
 }
 
-/// The interval of the version in a row, or of a gap; or the TID of its last reader.
+/// The interval of the version in a row, or of a gap; or the TID of the last reader.
 ///
-/// All accesses are SeqCst, like those of version words and gap versions: a reader raises `rts`,
-/// and then looks whether the row is locked; a writer locks the row, and then loads `rts`. In their
-/// one total order either the reader sees the lock, or the writer sees the timestamp.
+/// All accesses are SeqCst, like the accesses to version words and gap versions: a reader raises
+/// `rts`, and then looks whether the row is locked; a writer locks the row, and then loads `rts`.
+/// In the one total order either the reader sees the lock, or the writer sees the timestamp.
 #[derive(Default)]
 pub(super) struct ValidFor(AtomicU64);
 
@@ -82,13 +82,13 @@ impl ValidFor {
         }
     }
 
-    /// The highest TID that has read it.
+    /// The highest TID of the readers.
     #[inline]
     pub fn last_read(&self) -> u64 {
         self.0.load(Ordering::SeqCst)
     }
 
-    /// Raises the highest TID that has read it to at least `tid`.
+    /// Raises the highest TID of the readers to at least `tid`.
     #[inline]
     pub fn raise_last_read(&self, tid: Tid) {
         if self.0.load(Ordering::SeqCst) < tid.bits() {
@@ -96,7 +96,7 @@ impl ValidFor {
         }
     }
 
-    /// Raises both ends to at least those of `from`.
+    /// Raises both ends to at least the ends of `from`.
     pub fn inherit(&self, from: &ValidFor) {
         let from = from.load();
         let join = |word| {
@@ -109,14 +109,14 @@ impl ValidFor {
     }
 }
 
-/// What a row or gap keeps: its timestamps, and the stamp of the logging protocol.
+/// The metadata of a row or gap: timestamps, and the stamp of the logging protocol.
 #[derive(Default)]
 pub(crate) struct TimestampedRow<S> {
     pub(super) valid: ValidFor,
     pub(super) stamp: S,
 }
 
-/// What a row or gap keeps under protocol `P`.
+/// The metadata of a row or gap under protocol `P`.
 pub(super) type RowStamp<P> = TimestampedRow<<P as LoggingProtocol>::RowStamp>;
 
 #[cfg(all(test, not(loom)))]
@@ -170,7 +170,7 @@ mod loom_tests {
         valid: ValidFor,
     }
 
-    /// Commits as a writer does, unless another has the lock. Returns its timestamp.
+    /// Commits like a writer, unless the row is locked. Returns the timestamp.
     fn overwrite(row: &Row) -> Option<u64> {
         let seen = row.word.load(Ordering::Acquire);
         if seen % 2 == 1 {
@@ -185,7 +185,7 @@ mod loom_tests {
         Some(ts)
     }
 
-    /// Commits at `ts` as a reader does. Returns the version that it has read, if it is valid.
+    /// Commits at `ts` like a reader. Returns the version read, if valid.
     fn read(row: &Row, ts: u64) -> Option<u64> {
         let seen = row.word.load(Ordering::Acquire);
         let until = row.valid.load();
@@ -194,7 +194,7 @@ mod loom_tests {
         if seen % 2 == 1 || !is_seen() || until.wts > ts {
             return None;
         }
-        // What the body does comes here.
+        // The body of the transaction would run here.
         let mut is_current = is_seen();
         if is_current && until.rts < ts {
             row.valid.raise(ts);
@@ -204,8 +204,8 @@ mod loom_tests {
         (is_current || until.rts >= ts).then_some(seen)
     }
 
-    /// Whatever two readers and a writer do at once: a reader of the first version has a timestamp
-    /// below that of what overwrites it.
+    /// In every interleaving of two readers and a writer, a reader of the first version has a
+    /// timestamp below the timestamp of the next version.
     #[test]
     fn a_version_begins_after_all_readers_of_the_one_before() {
         let mut model = loom::model::Builder::new();

@@ -1,24 +1,26 @@
-//! Turns: which transaction works on a partition, and which are next.
+//! Turns: the order in which transactions work on a partition.
 //!
-//! Each partition has a queue of transactions, and the first one works on it. A transaction enters
-//! the queues of its partitions in ascending order, by exchanging the tail. If it finds a
-//! predecessor in a queue, it goes on only once that one is *placed*, or has left this queue. It is
-//! placed once it stands in all of its own queues, and whatever it found ahead was placed: the last
-//! queue included, or one behind it could overtake its predecessor elsewhere. So of two
-//! transactions that meet in several queues, with others between them or not, the same one is ahead
-//! in each, and no circle of transactions waits. Entering waits for no transaction to run: only for
-//! others to enter. (The order of entry is that of behaviour-oriented concurrency; the queues are
-//! those of MCS locks, Mellor-Crummey and Scott, TOCS 1991.)
+//! Each partition has a queue of transactions, and the first in the queue works on the partition. A
+//! transaction enters the queues of its partitions in ascending order, by exchanging the tail.
+//! After finding a predecessor in a queue, the transaction goes on only once the predecessor is
+//! *placed*, or has left the queue. A transaction is placed once it stands in all of its queues and
+//! each predecessor found there was placed: the last queue included, or a successor could overtake
+//! the predecessor in another queue. So of two transactions meeting in several queues, with further
+//! transactions between them or not, the same transaction is ahead in each queue, and no circle of
+//! transactions waits. Entering waits for no transaction to run: only for other transactions to
+//! enter. (The order of entry is the order of behaviour-oriented concurrency; the queues are MCS
+//! locks, Mellor-Crummey and Scott, TOCS 1991.)
 //!
-//! A transaction that finds out later that it needs more partitions takes those that are free, and
-//! waits for none: it stands in its queues already, so what is behind it may be ahead elsewhere.
+//! A transaction that needs more partitions later takes free partitions only, and waits for none:
+//! the transaction stands in queues already, so a successor there may be ahead in another queue.
 //!
-//! A session has a *seat*: its place in each queue. Seats are named by numbers, and are never freed
-//! before the queues are.
+//! A session has a *seat*: a place in each queue. Numbers name the seats. Seats are never freed
+//! before the queues.
 //!
-//! No thread waits with the seat of a *posted* call. It counts what it lacks: the queues in which
-//! it is not first, and the word of what has posted it. What takes the count to zero says that the
-//! call may run. So only calls that may run are handed to threads, which wait for no turn.
+//! No thread waits with the seat of a *posted* call. The seat counts the missing conditions: the
+//! queues in which the seat is not first, and the release by the poster. The thread that lowers the
+//! count to zero announces the call as ready to run. So threads get only calls that may run, and
+//! wait for no turn.
 
 mod admission;
 #[cfg(all(test, loom))]
@@ -40,11 +42,11 @@ use std::time::Duration;
 const BLOCK: usize = if cfg!(loom) { 4 } else { 16 };
 const MOST_BLOCKS: usize = 1 << 10;
 
-/// How often a waiting transaction looks before it sleeps: for as long as a few short transactions
-/// take. It never yields: where other programs want the processor it would get it back some
-/// milliseconds later, and whatever lines up behind it would wait for that.
+/// The number of spins of a waiting transaction before it sleeps: about the time of a few short
+/// transactions. The transaction never yields: with other programs on the processor, the thread
+/// would get the processor back some milliseconds later, and all seats behind would wait as long.
 const SPINS: u32 = if cfg!(loom) { 0 } else { 2_000 };
-/// How often a thread looks whether another one has done its next step, before it yields.
+/// The number of spins of a thread waiting for another thread's next step, before it yields.
 const STEP_SPINS: u32 = if cfg!(loom) { 0 } else { 200 };
 
 /// A sleeper looks after this time whether the queues have stopped.
@@ -52,32 +54,32 @@ const NAP: Duration = Duration::from_millis(10);
 
 /// A session's place in the queue of one partition.
 struct QueuePlace {
-    /// The number of the seat behind it, or 0. Written by that seat's session (Release), read by
-    /// this one's when it leaves.
+    /// The number of the seat behind, or 0. Written by the session of the seat behind (Release),
+    /// read by this seat's session on leaving.
     next: AtomicU32,
-    /// 1 if it is first. Written by the session ahead when it leaves: Release, so that what this
-    /// one sees of the partition is what that one has left. SeqCst, because of the sleeper.
+    /// 1 if the seat is first. Written by the session ahead on leaving: Release, so that this
+    /// session sees the partition as left by the session ahead. SeqCst, because of the sleeper.
     is_first: AtomicU32,
 }
 
 struct Seat {
-    /// The partitions in whose queues it is first. Relaxed: used by its session only.
+    /// The partitions in whose queues the seat is first. Relaxed: used by the seat's session only.
     held: AtomicU64,
-    /// Those that its transaction was found to need, for its next attempt. Relaxed, the same.
+    /// The partitions known to be needed by the transaction's next attempt. Relaxed, the same.
     wanted: AtomicU64,
-    /// Those in which it has written, for a broken rule. Relaxed, the same.
+    /// The partitions with writes of the transaction, for a broken rule. Relaxed, the same.
     written: AtomicU64,
-    /// 1 if it is placed, see the module. Reset before it enters the first one, whose tail it
-    /// exchanges (Release), so no session that finds this seat there sees a value from before.
+    /// 1 if the seat is placed, see the module. Reset before the seat exchanges the tail of the
+    /// first queue (Release), so no session that finds this seat there sees an earlier value.
     is_placed: AtomicU32,
-    /// What the seat of a posted call lacks; 0 for that of a session. Set before it enters the
-    /// first queue, and lowered by what makes it first (AcqRel): the one that takes it to zero has
-    /// seen what all others have done.
+    /// The missing conditions of a posted call's seat; 0 for the seat of a session. Set before the
+    /// seat enters the first queue, and lowered as each condition is met (AcqRel): the step to zero
+    /// has seen the effects of all other steps.
     lacking: AtomicU32,
-    /// 1 if it has a place of [`TurnAdmission`]. Relaxed: used by its session only.
+    /// 1 if the seat has a place of [`TurnAdmission`]. Relaxed: used by the seat's session only.
     has_place: AtomicU32,
     outside: OutsidePlace,
-    /// It is first in another queue.
+    /// Notified when the seat is first in a further queue.
     moved: Event,
     places: Box<[QueuePlace]>,
 }
@@ -92,38 +94,37 @@ struct SeatNumbers {
 
 /// The queue of one partition.
 struct PartitionQueue<L> {
-    /// The number of the last seat in it, or 0. Exchanged by all (AcqRel): a seat that enters sees
-    /// what was written before the last one entered, or left.
+    /// The number of the last seat in the queue, or 0. Exchanged by all seats (AcqRel): an entering
+    /// seat sees the writes from before the last seat entered, or left.
     tail: AtomicU32,
-    /// On the same cache line, which whatever enters fetches anyway.
+    /// On the same cache line, fetched by every entering seat anyway.
     left: L,
 }
 
-/// The queues of all partitions, each with what its holders leave for the next one. See the module.
+/// The queues of all partitions, each with the state left by its holders. See the module.
 pub(crate) struct TurnQueues<L> {
     queues: Box<[Padded<PartitionQueue<L>>]>,
     seats: Box<[OnceLock<SeatBlock>]>,
     numbers: Mutex<SeatNumbers>,
     admission: TurnAdmission,
-    /// Whether there are more sessions than places. Relaxed: a transaction that does not know yet
-    /// is admitted.
+    /// Whether sessions outnumber places. Relaxed: a transaction with an old value is admitted.
     is_crowded: AtomicBool,
     /// A commit or a sweep has panicked: some partitions are half changed, and their turns never
-    /// end. (A log that fails by itself stops no turns: those that hold partitions go on to release
-    /// them.) Set once, read by all that wait; Relaxed, as it only ends their waiting.
+    /// end. (A failure of the log alone stops no turns: the holders of partitions go on to release
+    /// them.) Set once, read by all waiting threads; Relaxed, because the flag only ends waits.
     stopped: AtomicBool,
     /// Whether transactions wait at all. Not where one thread runs several sessions at once.
     waits: bool,
-    /// Whether those that wait sleep. In most schedules that loom checks they look again and again:
-    /// the event has schedules of its own, which would multiply those of the queues.
+    /// Whether waiting threads sleep. In most schedules of loom the threads poll instead: the
+    /// schedules of the event would multiply the schedules of the queues.
     #[cfg(loom)]
     sleeps: bool,
-    /// Told of each posted call that may run; and of 0 when waiting has ended. Set once, before any
-    /// call is posted.
+    /// Called for each posted call that may run; and with 0 when waiting has ended. Set once,
+    /// before any call is posted.
     ready: OnceLock<Box<TurnListener>>,
 }
 
-/// Told the seat of a posted call that may run.
+/// Called with the seat of a posted call that may run.
 pub(crate) type TurnListener = dyn Fn(u32) + Send + Sync;
 
 impl<L: Default> TurnQueues<L> {
@@ -152,7 +153,7 @@ impl<L> TurnQueues<L> {
         self.queues.len()
     }
 
-    /// What the holders of a partition leave for the next one.
+    /// The state that the holders of a partition leave for the next holder.
     #[inline]
     pub fn left(&self, at: usize) -> &L {
         &self.queues[at].left
@@ -166,7 +167,7 @@ impl<L> TurnQueues<L> {
         true
     }
 
-    /// Sets what is told of posted calls that may run.
+    /// Sets the listener for posted calls that may run.
     pub fn on_ready(&self, ready: Box<TurnListener>) {
         let is_first = self.ready.set(ready).is_ok();
         debug_assert!(is_first, "it is set once");
@@ -215,8 +216,8 @@ impl<L> TurnQueues<L> {
         self.is_crowded.store(sessions > self.admission.most(), Ordering::Relaxed);
     }
 
-    /// Gives the seat of a session back. If the queues have stopped it may still stand in some: it
-    /// is not used again.
+    /// Gives the seat of a session back. After the queues have stopped, the seat may still stand in
+    /// some queues, and is not used again.
     pub fn remove(&self, number: u32) {
         self.seat(number).wanted.store(0, Ordering::Relaxed);
         if !self.has_stopped() && self.held(number) == 0 {
@@ -239,13 +240,13 @@ impl<L> TurnQueues<L> {
         self.seat(number).held.load(Ordering::Relaxed)
     }
 
-    /// Those that it was found to need.
+    /// The partitions that the session's transaction was found to need.
     #[inline]
     pub fn wanted(&self, number: u32) -> u64 {
         self.seat(number).wanted.load(Ordering::Relaxed)
     }
 
-    /// Sets which partitions the session's next attempt begins with.
+    /// Sets the partitions with which the session's next attempt begins.
     #[inline]
     pub fn want(&self, number: u32, set: u64) {
         self.seat(number).wanted.store(set, Ordering::Relaxed);
@@ -276,9 +277,9 @@ impl<L> TurnQueues<L> {
         self.waits
     }
 
-    /// Enters the queues of all partitions in `set`, while it stands in none, and waits until it is
-    /// first in each. False if it would wait for ever: then it holds none of them, or the queues
-    /// have stopped.
+    /// Enters the queues of all partitions in `set`, while the seat stands in none, and waits until
+    /// the seat is first in each. False if the wait would never end: then the seat holds none of
+    /// the partitions, or the queues have stopped.
     #[inline]
     pub fn enter(&self, number: u32, set: u64) -> bool {
         if !self.waits {
@@ -296,8 +297,8 @@ impl<L> TurnQueues<L> {
         self.await_turn(number, set)
     }
 
-    /// Enters the queues of all partitions in `set`, while it stands in none. Waits for others to
-    /// enter only.
+    /// Enters the queues of all partitions in `set`, while the seat stands in none. Waits only for
+    /// other seats to enter.
     #[inline]
     pub fn line_up(&self, number: u32, set: u64) {
         debug_assert_eq!(self.held(number), 0, "more are only tried");
@@ -319,16 +320,16 @@ impl<L> TurnQueues<L> {
                 self.follow(place, (at, number), before);
             }
             if broken!(OvertakeInQueues) {
-                // Makes it likely that another one enters in between.
+                // Makes an entry of another seat in between likely.
                 yield_now();
             }
         }
-        // Release: what goes on because of it enters other queues behind this seat.
+        // Release: a seat going on because of the flag enters other queues behind this seat.
         seat.is_placed.store(1, Ordering::Release);
     }
 
-    /// Waits until the seat, which has [lined up](Self::line_up), is first in all of its queues.
-    /// False if the queues have stopped.
+    /// Waits until the seat, having [lined up](Self::line_up), is first in all of its queues. False
+    /// if the queues have stopped.
     #[inline]
     pub fn await_turn(&self, number: u32, set: u64) -> bool {
         let seat = self.seat(number);
@@ -346,11 +347,11 @@ impl<L> TurnQueues<L> {
         self.line_up(number, set);
     }
 
-    /// A posted call that has lined up may run when its turn has come.
+    /// Lets a posted call that has lined up run when its turn has come.
     pub fn let_run(&self, number: u32) {
         self.lack_one_less(self.seat(number), number);
         if self.has_stopped() {
-            // Whatever was told of that may not have known of this call.
+            // The listener, at the end of waiting, may not have known of this call.
             self.tell_ready(0);
         }
     }
@@ -364,7 +365,7 @@ impl<L> TurnQueues<L> {
 
     #[inline]
     fn lack_one_less(&self, seat: &Seat, number: u32) {
-        // Relaxed: 0 unless it is the seat of a posted call; that was set before it lined up.
+        // Relaxed: 0 unless a posted call has the seat; else set before the seat lined up.
         if seat.lacking.load(Ordering::Relaxed) != 0
             && seat.lacking.fetch_sub(1, Ordering::AcqRel) == 1
         {
@@ -372,8 +373,8 @@ impl<L> TurnQueues<L> {
         }
     }
 
-    /// Places the seat behind another one, and waits until that one is placed, or has left this
-    /// queue.
+    /// Places the seat behind seat `before`, and waits until seat `before` is placed, or has left
+    /// this queue.
     #[cold]
     fn follow(&self, place: &QueuePlace, (at, number): (usize, u32), before: u32) {
         let ahead = self.seat(before);
@@ -381,7 +382,7 @@ impl<L> TurnQueues<L> {
         if broken!(OvertakeInQueues) {
             return;
         }
-        // If it has left, it may stand in queues again, for its next transaction.
+        // A seat that has left may stand in queues again, for the next transaction.
         wait_for_step(|| {
             ahead.is_placed.load(Ordering::Acquire) != 0
                 || place.is_first.load(Ordering::Acquire) != 0
@@ -414,14 +415,14 @@ impl<L> TurnQueues<L> {
             if self.has_stopped() {
                 return false;
             }
-            // Behind a long transaction: those of other partitions go on meanwhile.
+            // Behind a long transaction: transactions of other partitions go on meanwhile.
             has_slept.then(|| self.leave_place(seat));
             moved.wait(Some(NAP));
             has_slept = true;
         }
     }
 
-    /// Leaves the place that the session's transaction was admitted to, if it has one.
+    /// Leaves the admission place of the session's transaction, if there is any.
     #[inline]
     fn leave_place(&self, seat: &Seat) {
         if seat.has_place.load(Ordering::Relaxed) != 0 {
@@ -431,17 +432,17 @@ impl<L> TurnQueues<L> {
         }
     }
 
-    /// Takes the partitions in `set` that it does not hold yet, whose queues are empty.
-    /// False if it has not got all of them, or the queues have stopped; it keeps what it holds.
+    /// Takes the partitions in `set` that the seat does not hold yet, if their queues are empty.
+    /// False if partitions are missing, or the queues have stopped; the seat keeps its partitions.
     #[cold]
     pub fn try_enter(&self, number: u32, set: u64) -> bool {
         if self.has_stopped() {
-            // Its seat may still stand in a queue in which it has waited.
+            // The seat may still stand in a queue in which the session has waited.
             return false;
         }
         let seat = self.seat(number);
         if seat.held.load(Ordering::Relaxed) == 0 {
-            // It enters no queue that it would have to wait in.
+            // The seat enters no queue with a wait.
             seat.is_placed.store(1, Ordering::Relaxed);
         }
         members(set & !self.held(number)).all(|at| {
@@ -457,7 +458,7 @@ impl<L> TurnQueues<L> {
         })
     }
 
-    /// Leaves all queues. Returns false, for those that have not got what they wanted.
+    /// Leaves all queues. Returns false, for callers without the wanted partitions.
     #[inline]
     pub fn leave(&self, number: u32) -> bool {
         let seat = self.seat(number);
@@ -479,20 +480,20 @@ impl<L> TurnQueues<L> {
         let place = &seat.places[at];
         let mut next = place.next.load(Ordering::Acquire);
         if next == 0 {
-            // Release: the next one to enter sees what this one has written.
+            // Release: the next seat to enter sees the writes of this session.
             let (left, failed) = (Ordering::Release, Ordering::Relaxed);
             if self.queues[at].tail.compare_exchange(number, 0, left, failed).is_ok() {
                 return;
             }
-            // Another one has exchanged the tail, and is about to say so.
+            // Another seat has exchanged the tail, and is about to set `next`.
             wait_for_step(|| {
                 next = place.next.load(Ordering::Acquire);
                 next != 0
             });
         }
         let behind = self.seat(next);
-        // Before it may run, and its seat may be another call's: that of a posted one stays until
-        // it lacks nothing. Relaxed: it was set before it lined up here.
+        // Loaded before the call may run, and its seat may be another call's: the seat of a posted
+        // call stays until no condition is missing. Relaxed: set before the seat lined up here.
         let is_posted = behind.lacking.load(Ordering::Relaxed) != 0;
         behind.places[at].is_first.store(1, Ordering::SeqCst);
         if is_posted {
@@ -503,7 +504,7 @@ impl<L> TurnQueues<L> {
     }
 }
 
-/// Waits for a step that another thread is about to do.
+/// Waits for an imminent step of another thread.
 fn wait_for_step(mut is_done: impl FnMut() -> bool) {
     let mut looks = 0;
     while !is_done() {

@@ -1,4 +1,4 @@
-//! The metrics of a database, from the counters that it keeps.
+//! The metrics of a database, from its counters.
 
 use super::{Database, Stats};
 use crate::checkpoint::keeper::CheckpointStats;
@@ -9,9 +9,9 @@ use hyades_platform::latency::LatencyCounts;
 use hyades_wal::Log;
 
 impl Database {
-    /// Returns all metrics: transactions and why they ended, bytes and syncs by stream, latencies,
-    /// checkpoints, memory. Reading them does not stop transactions. docs/operations.md names those
-    /// to watch.
+    /// Returns all metrics: transactions and the causes of their ends, bytes and syncs by stream,
+    /// latencies, checkpoints, memory. Reading the metrics does not stop transactions.
+    /// docs/operations.md names the metrics to watch.
     ///
     /// The time from commit to acknowledgement is measured in [`Database::transact`],
     /// [`Database::call`] and their variants, not for the tickets of a [`Session`](crate::Session).

@@ -6,15 +6,16 @@ use crate::ticket::LogHandles;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Weak};
 
-/// An order of transactions: each follows the one before it, also where the two have no row in
-/// common, and whichever sessions run them. What a crash leaves of an order is a prefix: if a
-/// transaction is recovered, so is each one before it, and what these had read.
+/// An order of transactions: each follows the transaction before it, even if the two have no row in
+/// common, and whichever sessions run them. A crash leaves a prefix of an order: if a transaction
+/// is recovered, so are all earlier transactions of the order, and the transactions that these had
+/// read from.
 ///
 /// A session may keep such an order by itself ([`Builder::session_order`]). Orders apart from
-/// sessions are for programs in which one session runs the transactions of many clients, or
-/// several sessions those of one: each client has an order, which [`Session::in_order`] takes.
-/// It holds what the last transactions need that was not durable, a few numbers for each log
-/// stream, and nothing of a client whose transactions are on disk.
+/// sessions are for programs in which one session runs the transactions of many clients, or several
+/// sessions the transactions of one client: each client has an order, to be taken by
+/// [`Session::in_order`]. An order holds the needs of the last transactions that were not durable,
+/// a few numbers for each log stream, and nothing of a client whose transactions are on disk.
 ///
 /// ```
 /// use hyades::{Database, Schema, SessionOrder, Type};
@@ -36,7 +37,7 @@ use std::sync::{Arc, Weak};
 #[derive(Clone, Debug, Default)]
 pub struct SessionOrder {
     needs: Needs,
-    /// The database that it is of, once it has a transaction. Weak: an order keeps no log open.
+    /// The order's database, set by its first transaction. Weak: an order keeps no log open.
     database: Option<Weak<LogHandles>>,
 }
 
@@ -44,14 +45,14 @@ pub struct SessionOrder {
 pub struct InOrder<'s> {
     session: &'s mut Session,
     order: &'s mut SessionOrder,
-    /// The order of the session's own, if it keeps one.
+    /// The session's own order, if there is one.
     own: Option<Needs>,
 }
 
 impl Session {
-    /// The session with an order in place of its own, if it keeps one: each transaction follows
-    /// the one before it in this order, whichever session has run it. A [snapshot](Session::read)
-    /// that is read counts as a transaction.
+    /// Returns the session with an order in place of its own order, if any: each transaction
+    /// follows the previous transaction of this order, whichever session has run the previous one.
+    /// Reading a [snapshot](Session::read) counts as a transaction.
     ///
     /// # Panics
     /// If the order is another database's.

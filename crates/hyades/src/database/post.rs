@@ -1,4 +1,4 @@
-//! Calls that the database's own threads run.
+//! Calls run by the database's own threads.
 
 use super::Database;
 use crate::error::Error;
@@ -7,21 +7,21 @@ use crate::transaction::procedure::{ProcedureId, encode_arguments};
 use serde::Serialize;
 
 impl Database {
-    /// Calls a procedure on a thread of the database, and does not wait until it has run. The call
-    /// is run like one of a [`Session`](crate::Session), as often as it meets conflicts; calls that
-    /// were posted one after the other may run in another order. `R` is the type of its result.
+    /// Calls a procedure on a thread of the database, without waiting for its end. The call is run
+    /// like a call of a [`Session`](crate::Session), as often as it meets conflicts; calls posted
+    /// one after the other may run in another order. `R` is the type of the result.
     ///
-    /// It returns at once, except under [`Protocol::Arrival`](crate::Protocol::Arrival), where it
-    /// logs the call. There it waits, for the device and for no other call, in these cases: while
-    /// the buffers of all streams are full, because calls come faster than the devices write;
-    /// while a checkpoint writes out more than
+    /// Returns at once, except under [`Protocol::Arrival`](crate::Protocol::Arrival), where the
+    /// call is logged. There the function waits, for the device and for no other call, in three
+    /// cases: while the buffers of all streams are full, because calls come faster than the devices
+    /// write; while a checkpoint writes out more than
     /// [`CheckpointSettings::buffer_bytes`](crate::CheckpointSettings) of overwritten rows; and
-    /// while other threads log calls, if the program's sessions occupy all slots of the log. A log
-    /// that fails ends the waiting.
+    /// while other threads log calls, if the program's sessions occupy all slots of the log. A
+    /// failure of the log ends the waiting.
     ///
     /// At most [`Builder::posted_calls`](crate::Builder::posted_calls) may be open: posted, and not
-    /// have ended. [`Builder::post_threads`](crate::Builder::post_threads) run them. A database
-    /// that is closed runs those that are open first.
+    /// yet ended. [`Builder::post_threads`](crate::Builder::post_threads) run the calls. Closing a
+    /// database runs the open calls first.
     ///
     /// ```
     /// use hyades::{Abort, Column, Database, PostedCall, Schema, Transaction, Type};
@@ -60,12 +60,13 @@ impl Database {
         self.shared.posted.post(procedure, bytes)
     }
 
-    /// Runs one posted call on the calling thread. Returns false if none may run: for a database
+    /// Runs one posted call on the calling thread. Returns false if no call may run: for a database
     /// without [`Builder::post_threads`](crate::Builder::post_threads).
     ///
     /// # Errors
     /// [`Error::Misuse`] inside a transaction of this database; [`Error::Log`] if all slots of the
-    /// log are occupied. Then no call was taken from the queue. The outcome of the call is its own.
+    /// log are occupied. Then no call was taken from the queue. The outcome of the call is reported
+    /// separately.
     pub fn run_posted(&self) -> Result<bool, Error> {
         self.shared.posted.run_one()
     }

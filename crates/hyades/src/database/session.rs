@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Runs transactions for one thread at a time; see [`Database::session`](crate::Database::session).
-/// Use one for each thread. A database has 256 at most.
+/// Use one session for each thread. A database has 256 at most.
 pub struct Session {
     pub(super) inner: Option<Box<dyn AnySession>>,
     pub(super) tickets: Tickets,
@@ -46,10 +46,10 @@ impl Drop for OpenWhileRead<'_> {
     }
 }
 
-/// Where a session comes from, and goes when it is dropped.
+/// The origin of a session, and its destination on drop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Loan {
-    /// It is the caller's own.
+    /// The session is the caller's own.
     None,
     /// Lent by the pool for a transaction.
     Transaction,
@@ -74,19 +74,20 @@ impl Session {
     /// Runs a closure like [`Database::transact`](crate::Database::transact), but does not wait:
     /// the result is pre-committed, and the ticket reports when it is acknowledged.
     ///
-    /// A crash may lose a pre-committed transaction although a later one, which read nothing of it,
-    /// was acknowledged and survives: the log tracks what transactions read and write, not what the
-    /// program does with a result. So wait for the ticket before a result decides what another
-    /// transaction writes, or read it again in that transaction. This applies to every protocol
-    /// whose streams are independent of each other (docs/protocols/levels.md), not to a single
-    /// stream; and not to a session that keeps an order ([`Builder::session_order`],
-    /// [`Session::in_order`]): what a crash leaves of its transactions is a prefix.
+    /// A crash may lose a pre-committed transaction although a later transaction, which read
+    /// nothing of the lost one, was acknowledged and survives: the log tracks the reads and writes
+    /// of transactions, not the program's use of a result. So wait for the ticket before a result
+    /// decides the writes of another transaction, or read the result again in the other
+    /// transaction. This applies to every protocol whose streams are independent of each other
+    /// (docs/protocols/levels.md), not to a single stream; and not to a session that keeps an order
+    /// ([`Builder::session_order`], [`Session::in_order`]): a crash leaves a prefix of its
+    /// transactions.
     ///
     /// [`Builder::session_order`]: crate::Builder::session_order
     ///
     /// # Errors
-    /// As for [`Database::transact`](crate::Database::transact), but the ticket of a transaction
-    /// that committed reports [`Error::OutcomeUnknown`]. An error of the closure is returned once
+    /// As for [`Database::transact`](crate::Database::transact), but the ticket of a committed
+    /// transaction reports [`Error::OutcomeUnknown`]. An error of the closure is returned once
     /// everything it was based on is on disk.
     pub fn submit<T>(
         &mut self,
@@ -103,7 +104,7 @@ impl Session {
     }
 
     /// Like [`Session::submit`], with an error of any type: the inner result is the closure's, and
-    /// the ticket is given in either case. An error, too, counts only once it is acknowledged: what
+    /// the ticket is given in either case. An error, too, counts only once acknowledged: the data
     /// it was based on may be lost in a crash before.
     pub fn try_submit<T, E: From<Abort>>(
         &mut self,
@@ -195,7 +196,8 @@ impl Session {
         bytes.clear();
         encode_arguments(arguments, bytes)?;
         let (called, log_id, kind) = shared.procedures.get(procedure)?;
-        // Inside a transaction it must not wait for a site, which may wait for that transaction.
+        // Inside a transaction the call must not wait for a site: the site may wait for the
+        // transaction.
         if shared.posted.hands_over() && !OnThisThread::runs_any() {
             value.clear();
             let called = (procedure, record);
@@ -224,7 +226,7 @@ impl Session {
     }
 
     /// Reads a snapshot of the present, like [`Database::snapshot`](crate::Database::snapshot), but
-    /// does not wait: the ticket reports when everything that the snapshot holds is on disk.
+    /// does not wait: the ticket reports when all data of the snapshot is on disk.
     ///
     /// # Errors
     /// As for [`Database::snapshot`](crate::Database::snapshot).
@@ -245,8 +247,8 @@ impl Session {
         }
     }
 
-    /// Reads an open snapshot, like [`Snapshot::try_read`], but does not wait: the ticket, which is
-    /// given in any case, reports when everything that the snapshot holds is on disk.
+    /// Reads an open snapshot, like [`Snapshot::try_read`], but does not wait: the ticket, given in
+    /// any case, reports when all data of the snapshot is on disk.
     ///
     /// # Errors
     /// [`Error::Misuse`] if the snapshot is another database's; otherwise as for
@@ -300,7 +302,7 @@ impl Session {
     /// Decodes the result of the last procedure call.
     ///
     /// # Errors
-    /// [`Error::Misuse`] if it is not an `R`.
+    /// [`Error::Misuse`] if the result is not an `R`.
     pub fn result<R: DeserializeOwned>(&self) -> Result<R, Error> {
         decode_result(&self.result)
     }
@@ -312,13 +314,13 @@ impl Session {
     }
 
     /// Frees memory that ended transactions have left, for a session that may be idle for long:
-    /// deleted rows, of this session and of ended ones, and the room that its largest transaction
-    /// has needed. A session that goes on running transactions frees deleted rows by itself.
+    /// deleted rows, of this session and of ended sessions, and the room of the session's largest
+    /// transaction. A session that goes on running transactions frees deleted rows by itself.
     ///
     /// A deleted row can be freed a moment later, after its epoch (10 ms), and once no snapshot
-    /// needs it. So call it every few milliseconds while [`Session::has_unused`], and less often
-    /// while it returns false: there was nothing that can be freed. A call takes a few milliseconds
-    /// at most. A large [`Session::result`] is gone afterwards.
+    /// needs the row. So call this function every few milliseconds while [`Session::has_unused`],
+    /// and less often while it returns false: there was nothing to free. A call takes a few
+    /// milliseconds at most. A large [`Session::result`] is gone afterwards.
     pub fn free_unused(&mut self) -> bool {
         let is_large = self.has_large_room();
         if self.arguments.capacity() > KEPT_BYTES {
@@ -330,7 +332,7 @@ impl Session {
         some(&mut self.inner).free_unused() || is_large
     }
 
-    /// Whether its last call has needed much room for arguments, or for its result.
+    /// Whether the last call has needed much room for arguments, or for its result.
     fn has_large_room(&self) -> bool {
         self.arguments.capacity() > KEPT_BYTES || self.result.capacity() > KEPT_BYTES
     }

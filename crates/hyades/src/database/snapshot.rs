@@ -11,11 +11,11 @@ use crate::transaction::access::{Table, Transaction};
 use std::fmt;
 use std::sync::Arc;
 
-/// A consistent state of a database, which stays while transactions go on; see
-/// [`Database::open_snapshot`]. Closed when it is dropped. Several threads may read it.
+/// A consistent state of a database, unchanged while transactions go on; see
+/// [`Database::open_snapshot`]. Closed on drop. Several threads may read a snapshot.
 pub struct Snapshot {
     database: Database,
-    /// Or why it was not opened.
+    /// The state, or the reason why the snapshot was not opened.
     state: Result<Arc<SnapshotState>, String>,
 }
 
@@ -32,13 +32,14 @@ impl Snapshot {
     }
 
     /// # Errors
-    /// It was not opened.
+    /// The snapshot was not opened.
     pub(super) fn state(&self) -> Result<&SnapshotState, Error> {
         self.state.as_deref().map_err(|why| Error::Misuse(why.clone()))
     }
 
-    /// Reads the snapshot. Returns once everything that it holds is on disk. Memory for the rows
-    /// that the closure reads is freed when it returns, so read a large table in several calls.
+    /// Reads the snapshot. Returns once all data of the snapshot is on disk. Memory for the rows
+    /// read by the closure is freed when the closure returns, so read a large table in several
+    /// calls.
     ///
     /// # Errors
     /// As for [`Database::snapshot`].
@@ -68,7 +69,7 @@ impl Snapshot {
 impl Snapshot {
     /// Visits every row of a table: by ascending key in an ordered table, in no order in a hash
     /// table. Takes no more memory than some thousand rows do, however long the table is. Returns
-    /// the number of rows, once everything that the snapshot holds is on disk.
+    /// the number of rows, once all data of the snapshot is on disk.
     ///
     /// ```
     /// # use hyades::{Column, Columns, Database, Schema, Type};
@@ -119,15 +120,16 @@ impl Drop for Snapshot {
 }
 
 impl Database {
-    /// Reads a consistent state of the database: all that was committed before the call, and
-    /// nothing of what is committed later. Transactions go on meanwhile. The closure runs once: it
-    /// never meets a conflict and never waits for a transaction, however long it takes. Its
-    /// transaction cannot write ([`Abort::ReadOnly`]), but other transactions may run inside it.
+    /// Reads a consistent state of the database: everything committed before the call, and nothing
+    /// committed later. Transactions go on meanwhile. The closure runs once: it never meets a
+    /// conflict and never waits for a transaction, however long it takes. Its transaction cannot
+    /// write ([`Abort::ReadOnly`]), but other transactions may run inside the closure.
     ///
-    /// Returns once everything that the snapshot holds is on disk. Opening one takes about as long
-    /// as a commit; in the long run it takes up to a millisecond if something is written between
-    /// one and the next, in which callers share one. While it is open, each row that is overwritten
-    /// is kept in memory; [`Builder::snapshots`](crate::Builder::snapshots) limits how much.
+    /// Returns once all data of the snapshot is on disk. Opening a snapshot takes about as long as
+    /// a commit; in the long run it takes up to a millisecond if something is written between one
+    /// snapshot and the next, and during this time callers share a snapshot. While the snapshot is
+    /// open, each overwritten row is kept in memory;
+    /// [`Builder::snapshots`](crate::Builder::snapshots) limits this memory.
     ///
     /// ```
     /// # use hyades::{Database, Table};
@@ -150,7 +152,7 @@ impl Database {
     /// ```
     ///
     /// # Errors
-    /// The closure's; [`Abort::SnapshotEnded`] if the snapshot took too much memory;
+    /// The closure's error; [`Abort::SnapshotEnded`] if the snapshot took too much memory;
     /// [`Error::OutcomeUnknown`] if the log failed before all was on disk; [`Error::Misuse`] inside
     /// a transaction of this database under [`Protocol::Arrival`](crate::Protocol::Arrival).
     pub fn snapshot<T>(
@@ -172,8 +174,8 @@ impl Database {
     }
 
     /// Opens a snapshot to be read several times, or by several threads. Every read sees the same
-    /// state. One that may not be opened here, see [`Database::snapshot`], is refused when it is
-    /// read.
+    /// state. A snapshot that may not be opened here, see [`Database::snapshot`], is refused at
+    /// each read.
     pub fn open_snapshot(&self) -> Snapshot {
         let state = self.shared.engine.open_snapshot().map_err(|error| error.to_string());
         Snapshot { database: self.clone(), state }

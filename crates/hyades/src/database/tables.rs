@@ -1,13 +1,13 @@
-//! What the tables of a database hold.
+//! The sizes of the tables of a database.
 
 use super::Database;
 use crate::storage::usage::TableStats;
 
 impl Database {
-    /// Returns how many rows each table has and how many bytes they take, in the order in which the
-    /// tables were declared. It visits no row: sessions count what they write. A transaction counts
-    /// once it is committed, before it is durable. While transactions run, numbers of different
-    /// tables may be of different moments.
+    /// Returns the number of rows and bytes of each table, in the order of the tables'
+    /// declarations. No row is visited: sessions count their writes. A transaction counts once
+    /// committed, before it is durable. While transactions run, numbers of different tables may be
+    /// of different moments.
     ///
     /// ```
     /// # use hyades::{Database, Schema, Type};
@@ -25,8 +25,8 @@ impl Database {
         self.shared.engine.tables()
     }
 
-    /// What [`Database::tables`] returns, counted by visiting every row: for tests. Only meaningful
-    /// while no transaction runs.
+    /// Returns the same as [`Database::tables`], counted by visiting every row: for tests. Only
+    /// meaningful while no transaction runs.
     #[cfg(feature = "research")]
     #[doc(hidden)]
     pub fn recount(&self) -> Vec<TableStats> {

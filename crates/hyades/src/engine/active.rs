@@ -1,20 +1,22 @@
-//! The transactions in progress under a concurrency control that keeps several versions of a row:
-//! as of what timestamp each reads, and at what timestamp it is about to commit.
+//! The transactions in progress under a concurrency control with several versions of a row: the
+//! timestamp of each transaction's reads, and the timestamp of its imminent commit.
 //!
-//! One clock draws the timestamps, which are the TIDs: of a commit the next one, of a reader the
-//! last one. Its epoch is that of the database, so that snapshots and checkpoints, which are
-//! prefixes by epoch, are prefixes by timestamp too.
+//! One clock draws the timestamps, which are the TIDs: a commit gets the next timestamp, a reader
+//! the last. The clock's epoch is the database's epoch, so that snapshots and checkpoints, which
+//! are prefixes by epoch, are prefixes by timestamp too.
 //!
-//! A session has a *slot*. Two orders of steps make a reader and a writer find each other; all of
-//! them are SeqCst (`research/model/src/versions.rs` visits every interleaving):
+//! A session has a *slot*. Two orders of steps, all SeqCst, make a reader and a writer find each
+//! other (`research/model/src/versions.rs` visits every interleaving):
 //!
-//! - A reader announces a bound, which is the clock, reads the clock again, and that is its
-//!   timestamp. A writer draws its timestamp, then looks at the slots. If it does not see the bound
-//!   of a reader, that reader's timestamp is not below its own, and needs nothing that it
-//!   overwrites. Of a reader that has announced a bound only, it keeps everything.
-//! - A writer has the rows that it writes marked with the number of its slot. It says that it draws
-//!   a timestamp, draws it, and says which. A reader that finds a marked row looks at that slot. If
-//!   the writer draws nothing yet, its timestamp will be above the reader's, drawn before.
+//! - A reader announces a bound, the value of the clock, and then reads the clock again for its
+//!   timestamp. A writer draws its timestamp, then looks at the slots. If the writer does not see
+//!   the bound of a reader, the reader's timestamp is not below the writer's, and the reader needs
+//!   no row overwritten by the writer. For a reader with only a bound announced, the writer keeps
+//!   everything.
+//! - A writer has marked the rows to be written with the number of its slot. The writer announces
+//!   the draw of a timestamp, draws the timestamp, and announces the timestamp. A reader of a
+//!   marked row looks at the slot. If the writer draws nothing yet, the writer's timestamp will be
+//!   above the reader's, drawn before.
 
 #[cfg(all(test, loom))]
 mod loom_tests;
@@ -32,10 +34,10 @@ use std::sync::{Mutex, OnceLock};
 /// No transaction reads.
 const IDLE: u64 = u64::MAX;
 
-/// In a word that states what a transaction reads as of: below the TID, whether that is a bound.
+/// In the word of a transaction's read timestamp, below the TID: whether the TID is a bound.
 const BOUND: u64 = 1;
 
-/// No commit is under way, or its timestamp is not known yet: below all that are drawn.
+/// No commit is under way, or its timestamp is not known yet: below all drawn timestamps.
 const ACTIVE: u64 = 0;
 const DRAWING: u64 = 1;
 
@@ -43,27 +45,27 @@ const DRAWING: u64 = 1;
 const BLOCK: usize = if cfg!(loom) { 2 } else { 64 };
 const MOST_BLOCKS: usize = 1 << 10;
 
-/// What the transaction of a session is doing. Written by that session, read by all.
+/// The progress of a session's transaction. Written by the session, read by all sessions.
 struct TransactionSlot {
-    /// What it reads as of, above [`BOUND`]; or [`IDLE`].
+    /// The TID of the transaction's reads, above [`BOUND`]; or [`IDLE`].
     reads: AtomicU64,
     /// The timestamp of its commit, or [`ACTIVE`] or [`DRAWING`].
     commits: AtomicU64,
     /// The bound that the transaction has announced, as in `reads`. Relaxed: for its session only.
     bound: AtomicU64,
-    /// The value of `reads` of a transaction for which nothing is kept any more. Written by those
-    /// that keep versions, and reset when a transaction begins.
+    /// The value of `reads` of an ended transaction, for which nothing is kept any more. Written by
+    /// sessions that keep versions, and reset at the beginning of a transaction.
     ended: AtomicU64,
 }
 
 type SlotBlock = Box<[Padded<TransactionSlot>]>;
 
-/// How far a transaction's commit is.
+/// The progress of a transaction's commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Preparing {
-    /// It has not begun: its timestamp will be above all that are drawn by now.
+    /// The commit has not begun: its timestamp will be above all timestamps drawn by now.
     No,
-    /// It draws its timestamp.
+    /// The transaction draws its timestamp.
     Draws,
     At(Tid),
 }
@@ -73,7 +75,7 @@ pub(crate) enum Preparing {
 pub(crate) struct ReaderTimes {
     /// As in the slots.
     reads: Vec<u64>,
-    /// Not above what any reader, now or later, reads as of.
+    /// Not above the read timestamp of any reader, now or later.
     lowest: Option<Tid>,
 }
 
@@ -82,7 +84,7 @@ impl ReaderTimes {
         self.reads.is_empty()
     }
 
-    /// Whether one of them may read the version that begins at `base`, and ends now.
+    /// Whether any of the readers may read the version that begins at `base`, and ends now.
     pub fn want(&self, base: Tid) -> bool {
         self.reads.iter().any(|&reads| {
             let is_bound = reads & BOUND != 0 && !broken!(BoundAsTimestamp);
@@ -90,7 +92,7 @@ impl ReaderTimes {
         })
     }
 
-    /// No reader, now or later, is below this.
+    /// A lower bound of the read timestamps of all readers, now and later.
     pub fn lowest(&self) -> Tid {
         self.lowest.unwrap_or(Tid::ABOVE_ALL)
     }
@@ -99,7 +101,7 @@ impl ReaderTimes {
 /// The slots of all sessions, and the clock. See the module.
 pub struct ActiveTransactions {
     blocks: Box<[OnceLock<SlotBlock>]>,
-    /// How many numbers were ever used: 1 to this. Raised (SeqCst) before the slot is used.
+    /// The highest number ever used, from 1 on. Raised (SeqCst) before the slot is used.
     used: AtomicU32,
     /// Numbers whose sessions have ended.
     free: Mutex<Vec<u32>>,
@@ -148,8 +150,8 @@ impl ActiveTransactions {
         Ok(number)
     }
 
-    /// Gives the slot of a session back. If a commit panicked in it, rows are left marked with its
-    /// number: it is not used again.
+    /// Gives the slot of a session back. After a panic in a commit, rows stay marked with the
+    /// number, and the slot is not used again.
     pub fn remove(&self, number: u32) {
         let is_idle = self.slot(number).reads.load(Ordering::SeqCst) == IDLE;
         self.end(number);
@@ -170,7 +172,7 @@ impl ActiveTransactions {
         (1..=self.used.load(Ordering::SeqCst)).map(|number| (number, self.slot(number)))
     }
 
-    /// The clock, after it was raised to the beginning of the current epoch.
+    /// Returns the clock, raised to the beginning of the current epoch.
     #[inline]
     fn now(&self, epoch: &Epoch) -> u64 {
         checker_fence();
@@ -182,13 +184,13 @@ impl ActiveTransactions {
         self.clock.fetch_max(began, Ordering::SeqCst).max(began)
     }
 
-    /// Begins a transaction of a session. Returns what it reads as of.
+    /// Begins a transaction of a session. Returns the timestamp of its reads.
     #[inline]
     pub fn begin(&self, number: u32, epoch: &Epoch) -> Tid {
         let slot = self.slot(number);
         let bound = self.now(epoch);
         slot.bound.store(bound << 1 | BOUND, Ordering::Relaxed);
-        // Relaxed: seen by all that see the bound.
+        // Relaxed: seen by every thread that sees the bound.
         slot.ended.store(IDLE, Ordering::Relaxed);
         if !broken!(ReadBeforeAnnouncing) {
             slot.reads.store(bound << 1 | BOUND, Ordering::SeqCst);
@@ -202,13 +204,13 @@ impl ActiveTransactions {
         if slow.into_iter().any(mutation::is) {
             std::thread::yield_now();
         }
-        // Release: until it is seen, the bound is.
+        // Release: until the timestamp is seen, the bound is.
         slot.reads.store(as_of << 1, Ordering::Release);
         Tid::from_bits(as_of)
     }
 
-    /// Begins the commit of a session's transaction, which has all rows marked that it writes.
-    /// Returns its timestamp. The session has entered the epoch in which it commits.
+    /// Begins the commit of a session's transaction, which has marked all rows to be written.
+    /// Returns the timestamp of the commit. The session has entered the epoch of the commit.
     #[inline]
     pub fn prepare(&self, number: u32, epoch: &Epoch) -> Tid {
         let slot = self.slot(number);
@@ -220,7 +222,7 @@ impl ActiveTransactions {
         if broken!(DrawBeforeSaying) {
             std::thread::yield_now();
         }
-        // Release: until it is seen, the transaction draws.
+        // Release: until the timestamp is seen, the transaction draws.
         slot.commits.store(tid.bits(), Ordering::Release);
         checker_fence();
         tid
@@ -229,8 +231,8 @@ impl ActiveTransactions {
     /// Draws the next timestamp, in the current epoch.
     #[inline]
     fn draw(&self, epoch: &Epoch) -> Tid {
-        // One access to a line that all sessions write. A timestamp of an epoch that has ended is
-        // passed over.
+        // One access to a line written by all sessions. A timestamp of an ended epoch is passed
+        // over.
         let tid = loop {
             let tid = Tid::from_bits(self.clock.fetch_add(1, Ordering::SeqCst)).next();
             let began = Tid::new(epoch.current(), 0);
@@ -247,10 +249,11 @@ impl ActiveTransactions {
         tid
     }
 
-    /// Begins a transaction of a session that reads as of its own timestamp and commits at that.
+    /// Begins a transaction of a session that reads and commits as of its own timestamp.
     ///
     /// The slot's stores before the draw need no order of their own: a thread that draws or reads
-    /// the clock later sees them. So a writer with a later timestamp finds at least the bound.
+    /// the clock later sees the stores. So a writer with a later timestamp finds at least the
+    /// bound.
     #[inline]
     pub fn begin_at(&self, number: u32, epoch: &Epoch) -> Tid {
         let slot = self.slot(number);
@@ -270,7 +273,7 @@ impl ActiveTransactions {
         tid
     }
 
-    /// How far the commit of the transaction is that runs in a slot.
+    /// Returns the progress of the commit of a slot's transaction.
     #[inline]
     pub fn preparing(&self, number: u32) -> Preparing {
         match self.slot(number).commits.load(Ordering::SeqCst) {
@@ -280,7 +283,7 @@ impl ActiveTransactions {
         }
     }
 
-    /// Ends a session's transaction, which has no rows marked any more.
+    /// Ends a session's transaction, which has no marked rows any more.
     #[inline]
     pub fn end(&self, number: u32) {
         let slot = self.slot(number);
@@ -288,7 +291,8 @@ impl ActiveTransactions {
         slot.reads.store(IDLE, Ordering::Release);
     }
 
-    /// Finds the readers for which transaction `tid`, of slot `number`, keeps what it overwrites.
+    /// Finds the readers for which transaction `tid`, of slot `number`, keeps the overwritten
+    /// versions.
     #[inline]
     pub fn find_readers(&self, number: u32, tid: Tid, found: &mut ReaderTimes) {
         found.reads.clear();
@@ -308,7 +312,7 @@ impl ActiveTransactions {
         }
     }
 
-    /// No transaction, now or later, reads as of a lower TID than this.
+    /// Returns a lower bound of the read timestamps of all transactions, now and later.
     pub fn lowest(&self, epoch: &Epoch) -> Tid {
         let now = self.now(epoch);
         let reads = self.slots().filter_map(|(_, slot)| {
@@ -318,12 +322,12 @@ impl ActiveTransactions {
         Tid::from_bits(reads.fold(now, u64::min))
     }
 
-    /// No transaction whose record has no position yet reads, at replay, as of a lower TID than
-    /// this: its own timestamp, or, with `snapshots`, what it has read as of; but a transaction
-    /// whose timestamp is of a later epoch than what it has read is not replayed as a command.
-    /// A transaction that was ended is no exception: it may commit.
+    /// Returns a lower bound of the read timestamps, at replay, of all transactions whose record
+    /// has no position yet: a transaction reads as of its own timestamp, or, with `snapshots`, as
+    /// of its original reads; but a transaction with a timestamp of a later epoch than its reads is
+    /// not replayed as a command. An ended transaction is no exception: it may commit.
     pub fn replay_floor(&self, epoch: &Epoch, snapshots: bool) -> Tid {
-        // In this order: what draws its timestamp later draws one above `now`.
+        // In this order: a transaction that draws later gets a timestamp above `now`.
         let now = Tid::from_bits(self.now(epoch));
         let above_now = if snapshots { Tid::new(now.epoch(), 0) } else { now };
         let committing = self.slots().filter_map(|(_, slot)| {
@@ -331,7 +335,7 @@ impl ActiveTransactions {
             match commits {
                 ACTIVE => None,
                 tid if tid != DRAWING && !snapshots => Some(tid),
-                // If another transaction has begun since, the one that was committing is logged.
+                // If another transaction has begun since, the committing transaction is logged.
                 _ => Some(slot.reads.load(Ordering::SeqCst) >> 1),
             }
         });
@@ -343,13 +347,13 @@ impl ActiveTransactions {
         Tid::from_bits(self.now(epoch))
     }
 
-    /// Ends the transaction that reads as of the lowest TID below `tid`: nothing is kept for it any
-    /// more. Returns false if there is none.
+    /// Ends the transaction with the lowest read timestamp below `tid`: nothing is kept for the
+    /// transaction any more. Returns false if there is none.
     pub fn end_oldest(&self, tid: Tid) -> bool {
         loop {
             let readers = self.slots().filter_map(|(_, slot)| {
-                // In this order: where another transaction begins in between, it has reset `ended`,
-                // and the exchange fails, or ends one that reads as of the same TID.
+                // In this order: another transaction that begins in between has reset `ended`, and
+                // the exchange fails, or ends a transaction with the same read timestamp.
                 let ended = slot.ended.load(Ordering::SeqCst);
                 let reads = slot.reads.load(Ordering::SeqCst);
                 (reads != ended && reads >> 1 < tid.bits()).then_some((reads, ended, slot))
@@ -364,8 +368,8 @@ impl ActiveTransactions {
         }
     }
 
-    /// Whether the transaction in a slot, which reads as of `as_of`, was ended: as what it says, or
-    /// as the bound that it said before. To be asked after an older version was read.
+    /// Whether the transaction in a slot, which reads as of `as_of`, was ended: by its timestamp,
+    /// or by the bound announced before. To be called after the read of an older version.
     #[inline]
     pub fn has_ended(&self, number: u32, as_of: Tid) -> bool {
         fence(Ordering::Acquire);
@@ -419,7 +423,8 @@ mod tests {
         assert_eq!(epoch.current(), EpochNumber(7));
     }
 
-    /// A transaction is ended, whatever it has said by then, and the next one of its slot is not.
+    /// A transaction is ended, whatever it has announced by then, and the slot's next transaction
+    /// is not.
     #[test]
     fn a_transaction_that_is_ended_notices() {
         let (active, epoch) = active();
@@ -443,8 +448,8 @@ mod tests {
         }
     }
 
-    /// What commits is not below the floor of a replay, though it was ended; what has only begun
-    /// does not hold the floor back.
+    /// A committing transaction is not below the floor of a replay, even if ended; a transaction
+    /// that has only begun does not hold the floor back.
     #[test]
     fn the_floor_of_a_replay_is_not_above_what_commits() {
         let (active, epoch) = active();
@@ -459,13 +464,13 @@ mod tests {
         let later = active.prepare(second, &epoch);
         assert!(active.end_oldest(later) && active.end_oldest(later));
         assert_eq!(active.replay_floor(&epoch, false), tid);
-        // With snapshots, as of what it has read, in its epoch.
+        // With snapshots, as of the transaction's reads, in its epoch.
         assert_eq!(active.replay_floor(&epoch, true), as_of);
         active.end(first);
         active.end(second);
         assert_eq!(active.replay_floor(&epoch, false), later);
         assert_eq!(active.replay_floor(&epoch, true), Tid::new(EpochNumber(5), 0));
-        // While it draws, it may have drawn already.
+        // A transaction that draws may have drawn already.
         active.slot(first).commits.store(DRAWING, Ordering::SeqCst);
         active.slot(first).reads.store(as_of.bits() << 1 | BOUND, Ordering::SeqCst);
         assert_eq!(active.replay_floor(&epoch, false), as_of);

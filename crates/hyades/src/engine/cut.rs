@@ -1,36 +1,37 @@
-//! The cut: which transactions a checkpoint holds, and how it gets their rows while later
+//! The cut: the transactions of a checkpoint, and how the checkpoint gets their rows while later
 //! transactions run.
 //!
 //! A cut is an epoch E. The checkpoint holds the effects of the transactions with epochs up to E.
-//! This state contains all that its transactions depend on, anti-dependencies included: a
-//! transaction reads its epoch while its write set is locked and before it validates its reads, so
-//! a transaction that overwrites something it read has an epoch that is not lower (Silo, SOSP 2013,
-//! section 4.9: epochs are serialization points). Where a transaction may commit although what it
-//! has read was overwritten, the concurrency control refuses it in a later epoch than it began in.
+//! The state contains all dependencies of its transactions, anti-dependencies included: a
+//! transaction reads its epoch while its write set is locked and before validation of the reads, so
+//! a transaction that overwrites a row read has an epoch that is not lower (Silo, SOSP 2013,
+//! section 4.9: epochs are serialization points). Where a transaction may commit although its reads
+//! were overwritten, the concurrency control refuses the commit in a later epoch than the epoch of
+//! its beginning.
 //!
 //! Steps, in order:
 //!
 //! 1. Publish the cut and note the position of every stream; then check that the epoch is still E.
-//!    A transaction of a later epoch reads its epoch after that: it sees the cut, and its frames
-//!    are behind the positions.
-//! 2. Advance the epoch. Every session enters its epoch slot before it reads its transaction's
+//!    A transaction of a later epoch reads its epoch afterwards: the transaction sees the cut, and
+//!    its frames are behind the positions.
+//! 2. Advance the epoch. Every session enters its epoch slot before reading the transaction's
 //!    epoch. So once each slot has been seen idle or in a later epoch, everything up to E is
 //!    installed.
 //! 3. Scan the rows, one after the other. Rows of a later version are skipped: their writers saw
-//!    the cut, and saved the earlier version in the side buffer before they installed. The side
+//!    the cut, and saved the earlier version in the side buffer before installing. The side
 //!    buffer's content at the end of the scan belongs to the checkpoint as well.
 //!
-//! In a log of data records alone the cut may be *fuzzy*: step 3 takes each row, whole, as it is
-//! when it is read, and nothing is saved. Replay still skips the records up to the cut, and applies
-//! later ones by version, so changes that the image already contains are ignored. Such an image
-//! holds changes of transactions after the cut. It counts only once everything reserved in the log
+//! In a log of data records alone the cut may be *fuzzy*: step 3 takes each row, whole, in the
+//! state at its read, and nothing is saved. Replay still skips the records up to the cut, and
+//! applies later records by version, so changes already in the image are ignored. A fuzzy image
+//! holds changes of transactions after the cut, and counts only once everything reserved in the log
 //! by the end of the scan is durable.
 //!
-//! The side buffer is what a checkpoint costs in memory:
-//! [`crate::CheckpointSettings::buffer_bytes`], plus what one transaction of each session
-//! overwrites, since sessions wait for it to drain only before they begin a transaction; plus what
-//! posted calls overwrite that were logged before; plus what is overwritten during step 2, in which
-//! no session waits for room.
+//! The side buffer is the cost of a checkpoint in memory:
+//! [`crate::CheckpointSettings::buffer_bytes`], plus the rows overwritten by one transaction of
+//! each session, since sessions wait for the buffer to drain only before they begin a transaction;
+//! plus the rows overwritten by posted calls logged before; plus the rows overwritten during step
+//! 2, in which no session waits for room.
 
 use super::snapshots::Snapshots;
 use crate::logging::record::{Change, push_change, push_tid};
@@ -46,7 +47,7 @@ use hyades_platform::sync::{AtomicBool, AtomicU64, Ordering, Padded, Unpoisoned}
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-/// No cut is active: no epoch is above this one.
+/// No cut is active: above all epochs.
 const NONE: EpochNumber = EpochNumber::ABOVE_ALL;
 
 /// Approximate size of a block of rows, in bytes.
@@ -73,7 +74,7 @@ impl RowBlock {
 
 #[derive(Default)]
 struct SavedShard {
-    /// The cut that the rows were saved for.
+    /// The cut for which the rows were saved.
     cut: EpochNumber,
     blocks: Vec<RowBlock>,
 }
@@ -95,8 +96,9 @@ pub(crate) struct Cut {
     /// The active cut, or [`NONE`]. Written by the checkpoint, read by commits that overwrite while
     /// an earlier state is read; SeqCst, to be in one order with the epoch.
     epoch: AtomicU64,
-    /// The checkpointing thread sleeps until something is committed. Written by it and by the
-    /// threads that wake it; SeqCst, since it checks the log after it has set this.
+    /// The checkpointing thread sleeps until something is committed. Written by the checkpointing
+    /// thread and by the threads that wake it; SeqCst, since the checkpointing thread checks the
+    /// log after setting the flag.
     asleep: AtomicBool,
     /// The active cut is fuzzy: nothing is saved. Written before `epoch`, by the checkpoint; read
     /// by commits that have seen the cut (SeqCst).
@@ -128,7 +130,8 @@ impl Default for Cut {
 }
 
 impl Cut {
-    /// Creates it over the epoch slots of all sessions, which have other readers as well.
+    /// Creates the state over the epoch slots of all sessions; the slots have other readers as
+    /// well.
     pub fn new(active: Arc<ActiveEpochs>) -> Cut {
         Cut { active, ..Cut::default() }
     }
@@ -148,19 +151,19 @@ impl Cut {
         self.active.remove(slot);
     }
 
-    /// Begins a commit, which a cut waits for. Call it before the commit's epoch is read.
+    /// Begins a commit, for which a cut waits. To be called before the read of the commit's epoch.
     #[inline]
     pub fn enter<'s>(&'s self, slot: &'s EpochSlot, epoch: &Epoch) -> Entered<'s> {
         slot.enter(epoch);
         Entered { slot, cut: self }
     }
 
-    /// Ends a commit, or a call that had entered when it was logged, before it ran: a cut waits for
+    /// Ends a commit, or a call that had entered when logged, before its run: a cut waits for
     /// such calls, and nothing truncates the log behind them.
     pub fn leave(&self, slot: &EpochSlot) {
         slot.leave();
-        // SeqCst, after the SeqCst addition that reserved the frame: either this sees that the
-        // checkpointing thread sleeps, or that thread sees the frame.
+        // SeqCst, after the SeqCst addition that reserved the frame: either the load sees the
+        // checkpointing thread asleep, or the checkpointing thread sees the frame.
         if self.asleep.load(Ordering::SeqCst) {
             self.wake();
         }
@@ -172,9 +175,9 @@ impl Cut {
             || self.held.load(Ordering::Relaxed) <= self.limit.load(Ordering::Relaxed)
     }
 
-    /// Waits while the side buffer is over its limit, until the checkpoint has written it out or
-    /// `stopped` returns true. Call it before a transaction, while nothing is locked. While a cut
-    /// waits for transactions it returns at once, see [`Cut::begin`].
+    /// Waits while the side buffer is over its limit, until the checkpoint has written the buffer
+    /// out or `stopped` returns true. To be called before a transaction, while nothing is locked.
+    /// Returns at once while a cut waits for transactions, see [`Cut::begin`].
     #[inline]
     pub fn wait_for_room(&self, stopped: impl Fn() -> bool) {
         let mut rounds = 0u64;
@@ -190,15 +193,16 @@ impl Cut {
         }
     }
 
-    /// Returns the active cut if transaction `tid` is after it. [`Snapshots::are_below`] is asked
-    /// first.
+    /// Returns the active cut if transaction `tid` is after the cut. [`Snapshots::are_below`] is
+    /// called first.
     pub fn before(&self, tid: Tid) -> Option<EpochNumber> {
         let cut = EpochNumber(self.epoch.load(Ordering::SeqCst));
         (tid.epoch() > cut).then_some(cut)
     }
 
     /// Saves a row before a transaction after the cut overwrites it, unless the row is not in the
-    /// cut or the cut is fuzzy. The caller has set the row's lock bit; `seen` is its version word.
+    /// cut or the cut is fuzzy. The caller has set the row's lock bit; `seen` is the row's version
+    /// word.
     pub fn save<S: Stamp>(
         &self,
         table: &TableData<S>,
@@ -219,7 +223,7 @@ impl Cut {
         let mut shard = self.shards[at].lock().unpoisoned();
         if shard.cut != cut {
             if shard.cut > cut {
-                // The shard serves a later checkpoint: the one of this cut has ended.
+                // The shard serves a later checkpoint: the checkpoint of this cut has ended.
                 return;
             }
             self.empty(&mut shard);
@@ -247,7 +251,7 @@ impl Cut {
         self.held.load(Ordering::Relaxed)
     }
 
-    /// Takes what was saved for the cut, and drops what was saved for other cuts.
+    /// Takes the rows saved for the cut, and drops the rows saved for any other cut.
     pub fn take(&self, cut: EpochNumber) -> Vec<RowBlock> {
         let mut all = Vec::new();
         for shard in &self.shards {
@@ -262,7 +266,7 @@ impl Cut {
     }
 
     /// Makes a cut (steps 1 and 2). `note` notes the streams' positions and may be called again.
-    /// Returns the cut once everything in it is installed. [`Cut::end`] ends it.
+    /// Returns the cut once everything in the cut is installed. [`Cut::end`] ends the cut.
     pub fn begin(
         &self,
         (epoch, snapshots): (&Epoch, &Snapshots),
@@ -273,8 +277,9 @@ impl Cut {
         let active = self.epoch.load(Ordering::SeqCst);
         debug_assert_eq!(active, NONE.0, "a cut begins after the last one has ended");
         self.fuzzy.store(fuzzy, Ordering::SeqCst);
-        // No limit until what is waited for below is installed: that may be a call that was logged
-        // before it ran, and the thread that is to run it may be about to wait for room.
+        // No limit until the commits of the cut are installed: a commit may be a call that was
+        // logged before its run, and the thread that is to run the call may be about to wait for
+        // room.
         self.limit.store(u64::MAX, Ordering::Relaxed);
         let cut = loop {
             let cut = epoch.current();
@@ -334,7 +339,7 @@ impl Cut {
 mod tests {
     use super::*;
 
-    /// A cut waits for a transaction, and no session for room meanwhile; then its limit holds.
+    /// A cut waits for a transaction, and no session for room meanwhile; then the limit holds.
     #[test]
     fn there_is_room_while_a_cut_waits() {
         let (cut, epoch, snapshots) =
@@ -366,15 +371,15 @@ mod loom_tests {
     use loom::thread;
 
     /// Two sessions commit while a cut is made. A transaction of the cut is installed once the cut
-    /// is made; a later one sees the cut before it installs, and its frame is behind the noted
-    /// positions.
+    /// is made; a later transaction sees the cut before installing, and its frame is behind the
+    /// noted positions.
     #[test]
     fn a_transaction_is_in_the_cut_or_knows_of_it() {
         struct Shared {
             cut: Cut,
             snapshots: Snapshots,
             epoch: Epoch,
-            /// The end of the log, and what each session has installed.
+            /// The end of the log, and the installed writes of each session.
             log: AtomicU64,
             installed: [AtomicU64; 2],
         }
@@ -397,7 +402,7 @@ mod loom_tests {
                     let tid = Tid::new(epoch, 0);
                     let below = shared.snapshots.are_below(tid);
                     let knows = below.then(|| shared.cut.before(tid)).flatten();
-                    // Relaxed: the slot has to make it visible.
+                    // Relaxed: the slot has to make the store visible.
                     shared.installed[at].store(1, Ordering::Relaxed);
                     drop(entered);
                     (epoch, place, knows)

@@ -1,26 +1,25 @@
-//! Snapshots: epochs as of which transactions read while others write, and what is kept for them.
+//! Snapshots: epochs as of which transactions read beside writers, and the versions kept for them.
 //!
-//! A snapshot is an epoch E. It holds the effects of the transactions with epochs up to E: a
-//! consistent state, for the reason that [`super::cut`] gives. Opening takes these steps, in order:
+//! A snapshot is an epoch E, and holds the effects of the transactions with epochs up to E: a
+//! consistent state, for the reason in [`super::cut`]. Opening takes these steps, in order:
 //!
 //! 1. Publish the snapshot; then check that the epoch is still E, else begin again. A transaction
-//!    of a later epoch reads its epoch after that, so it knows of the snapshot when it installs:
-//!    before it overwrites a row it keeps the version that the snapshot holds
-//!    ([`OldVersions`]).
-//! 2. Advance the epoch, and wait until every session has been seen idle or in a later epoch: then
-//!    everything up to E is installed.
+//!    of a later epoch reads its epoch afterwards, and so knows of the snapshot on installing:
+//!    before overwriting a row the transaction keeps the snapshot's version ([`OldVersions`]).
+//! 2. Advance the epoch, and wait until every session has been seen idle or in a later epoch:
+//!    then everything up to E is installed.
 //! 3. Only now note how far the log has to be durable before a reader is acknowledged: commits of
 //!    the snapshot took their places until then.
 //!
-//! Nothing else waits: writers never wait for a snapshot, and its readers neither wait nor fail.
-//! A version is kept if some snapshot may hold it: it is not newer than the newest snapshot, and
-//! the transaction that overwrites it is newer than the oldest. So a row has at most one version
-//! for each snapshot that was opened since the oldest, however often it is overwritten.
+//! Nothing else waits: writers never wait for a snapshot, and its readers neither wait nor fail. A
+//! version is kept if some snapshot may hold the version: the version is not newer than the newest
+//! snapshot, and the overwriting transaction is newer than the oldest. So a row has at most one
+//! version for each snapshot opened since the oldest, however often the row is overwritten.
 //!
 //! A snapshot of the present ends an epoch. Epochs are numbered with 34 bits, so their number is a
-//! budget: see [`EPOCHS_AT_ONCE`]. A caller that wants a snapshot shares the newest one if nothing
-//! was written since, or if it was opened after the call. For that the newest one stays open for a
-//! moment when its last user has closed it, until something is written.
+//! budget: see [`EPOCHS_AT_ONCE`]. A caller shares the newest snapshot if nothing was written
+//! since, or if the snapshot was opened after the call. For sharing, the newest snapshot stays open
+//! for a moment after its last user has closed it, until something is written.
 
 mod ending;
 mod held;
@@ -47,48 +46,48 @@ use std::time::Duration;
 
 pub use settings::SnapshotSettings;
 
-/// No reader: no epoch is above this one.
+/// No reader: above all epochs.
 const NONE: EpochNumber = EpochNumber::ABOVE_ALL;
 
-/// Epochs that snapshots may end at any speed. Beyond that, one in a millisecond: then the numbers
-/// of epochs last for half a year of nothing else.
+/// The number of epochs that snapshots may end at any speed. Beyond it, one in a millisecond: then
+/// the numbers of epochs last for half a year of nothing else.
 const EPOCHS_AT_ONCE: u64 = 1 << 23;
 
-/// A snapshot older than this is not shared, and not kept open without users.
+/// The age from which a snapshot is not shared, and not kept open without users.
 const SHARED_FOR: Duration = Duration::from_millis(10);
 
 /// A snapshot that is, or was, open.
 #[derive(Debug)]
 pub(crate) struct SnapshotState {
-    /// The last epoch that it holds, and the last TID of that.
+    /// The last epoch of the snapshot, and the last TID of the epoch.
     pub epoch: EpochNumber,
     pub last: Tid,
     /// The number of this opening.
     generation: u64,
     opened_ns: u64,
-    /// It was ended: what its readers find may be wrong, and is discarded. Set (SeqCst) before
-    /// writers stop to keep versions for it.
+    /// The snapshot was ended: its readers may find wrong rows, which are discarded. Set (SeqCst)
+    /// before writers stop keeping versions for the snapshot.
     ended: AtomicBool,
-    /// What the frontier has to reach before its readers are acknowledged.
+    /// The positions that the frontier has to reach before the snapshot's readers are acknowledged.
     needs: OnceLock<Needs>,
 }
 
 impl SnapshotState {
-    /// Whether it was ended. To be asked after a row was read, too.
+    /// Whether the snapshot was ended. To be called also after the read of a row.
     #[inline]
     pub fn has_ended(&self) -> bool {
-        // What was read before was read before this.
+        // Earlier reads come before the load.
         fence(Ordering::Acquire);
         self.ended.load(Ordering::SeqCst)
     }
 
-    /// What its readers wait for.
+    /// The positions for which the snapshot's readers wait.
     pub fn needs(&self) -> Needs {
         self.needs.get().cloned().unwrap_or_default()
     }
 }
 
-/// Whether it is longer ago than `age`.
+/// Whether the opening is at least `age` ago.
 fn is_older(opened_ns: u64, age: Duration) -> bool {
     let age = u64::try_from(age.as_nanos()).unwrap_or(u64::MAX);
     clock::monotonic_ns().saturating_sub(opened_ns) >= age
@@ -96,7 +95,7 @@ fn is_older(opened_ns: u64, age: Duration) -> bool {
 
 struct OpenSnapshot {
     state: Arc<SnapshotState>,
-    /// 0 if it is only kept to be shared.
+    /// 0 if the snapshot is only kept for sharing.
     users: u32,
 }
 
@@ -113,9 +112,9 @@ struct Registry {
 
 /// The snapshots of a database, see the module.
 pub(crate) struct Snapshots {
-    /// The lowest epoch as of which a snapshot or a checkpoint reads, or [`NONE`]. This and the
-    /// next two are written under the lock of `registry` and read by commits: SeqCst, to be in one
-    /// order with the epoch.
+    /// The lowest epoch as of which a snapshot or a checkpoint reads, or [`NONE`]. This field and
+    /// the next two are written under the lock of `registry` and read by commits: SeqCst, to be in
+    /// one order with the epoch.
     lowest: Padded<AtomicU64>,
     /// The lowest epoch of an open snapshot, or [`NONE`].
     oldest: AtomicU64,
@@ -125,22 +124,22 @@ pub(crate) struct Snapshots {
     closed: AtomicU64,
     /// The highest epoch of which everything is installed, see [`Snapshots::settled`].
     settled: AtomicU64,
-    /// Whether anything was written that is newer than the newest snapshot. Set before that is
-    /// visible (SeqCst), cleared before an epoch ends for a new snapshot.
+    /// Whether anything was written after the newest snapshot. Set before the write is visible
+    /// (SeqCst), cleared before an epoch ends for a new snapshot.
     overwritten: AtomicBool,
     /// The number of openings so far.
     generation: AtomicU64,
-    /// Held by the thread that opens a snapshot, while it waits for commits. These never take it.
+    /// Held by a thread opening a snapshot while it waits for commits, which never take the lock.
     opening: Mutex<()>,
     /// Held for moments.
     registry: Mutex<Registry>,
     versions: OldVersions,
     kept: KeptBytes,
-    /// Transactions that read older versions as well, if the concurrency control has such.
+    /// Transactions that read older versions as well, if the concurrency control has any.
     readers: Option<Arc<ActiveTransactions>>,
     settings: SnapshotSettings,
-    /// Snapshots ended before they were closed, and transactions for which nothing is kept.
-    /// Relaxed: a counter.
+    /// The number of snapshots ended before their closing, and of transactions for which nothing is
+    /// kept. Relaxed: a counter.
     ended: AtomicU64,
 }
 
@@ -178,50 +177,51 @@ impl Snapshots {
     }
 
     /// The last epoch that a snapshot or a checkpoint holds, or has held: whole, so that no more
-    /// transactions may commit in it or before. Asked by transactions whose epoch is older than
-    /// that of their commit; what this does not count yet waits for that commit.
+    /// transactions may commit in the epoch or before. Called by transactions whose epoch is older
+    /// than the epoch of their commit; a snapshot or a checkpoint not counted yet waits for the
+    /// commit.
     #[inline]
     pub fn closed(&self) -> EpochNumber {
         checker_fence();
         EpochNumber(self.closed.load(Ordering::SeqCst))
     }
 
-    /// No transaction of this epoch, or an earlier one, gets a position in the log any more: one
-    /// that still runs there is refused.
+    /// The highest epoch without further positions in the log: no transaction of the epoch, or an
+    /// earlier epoch, gets a position any more, and a transaction still running there is refused.
     pub fn settled(&self) -> EpochNumber {
         EpochNumber(self.settled.load(Ordering::SeqCst))
     }
 
-    /// Called when all commits of a closed epoch have been waited for.
+    /// Called after all commits of a closed epoch have ended.
     pub fn settle(&self, epoch: EpochNumber) {
         self.settled.fetch_max(epoch.0, Ordering::SeqCst);
     }
 
-    /// No transaction of the concurrency control, now or later, reads as of a lower TID than this.
+    /// Returns a lower bound of the read timestamps of the concurrency control's transactions, now
+    /// and later.
     fn lowest_reader(&self, epoch: &Epoch) -> Tid {
         self.readers.as_ref().map_or(Tid::ABOVE_ALL, |readers| readers.lowest(epoch))
     }
 
-    /// Whether a snapshot or a checkpoint reads as of an epoch before the one of transaction `tid`,
-    /// which is about to install its writes.
+    /// Whether a snapshot or a checkpoint reads as of an epoch before the epoch of transaction
+    /// `tid`, which is about to install its writes.
     #[inline]
     pub fn are_below(&self, tid: Tid) -> bool {
         let slow = [Mutation::NoWaitForCommits, Mutation::SnapshotWithoutWait];
         if slow.into_iter().any(mutation::is) && tid.sequence().is_multiple_of(4) {
-            // Makes it likely that a cut or a snapshot falls between reading a transaction's epoch
-            // and installing.
+            // Makes a cut or a snapshot likely between the read of the epoch and the installing.
             std::thread::sleep(Duration::from_micros(300));
         }
         checker_fence();
         let below = tid.epoch().0 > self.lowest.load(Ordering::SeqCst);
-        // A reader that sees a write of a row also sees that its snapshot has ended, if that is why
-        // no version was kept for it.
+        // A reader that sees a write of a row also sees the end of its snapshot, if no version was
+        // kept because of the end.
         fence(Ordering::Release);
         below
     }
 
-    /// The lowest epoch of an open snapshot; above all epochs if there is none. What was replaced
-    /// or deleted later is still needed. A snapshot opened from now on is not lower than an epoch
+    /// The lowest epoch of an open snapshot; above all epochs if there is none. Rows replaced or
+    /// deleted later are still needed. A snapshot opened from now on is not lower than an epoch
     /// that was current before this call.
     #[inline]
     pub fn oldest(&self) -> EpochNumber {
@@ -233,18 +233,18 @@ impl Snapshots {
         &self.versions
     }
 
-    /// The number of snapshots that are in use.
+    /// The number of snapshots in use.
     pub fn open_now(&self) -> u64 {
         let registry = self.registry.lock().unpoisoned();
         registry.open.iter().filter(|open| open.users > 0).count() as u64
     }
 
-    /// How many snapshots were ended before they were closed, and transactions with them.
+    /// The number of snapshots ended before their closing, and of ended transactions.
     pub fn ended(&self) -> u64 {
         self.ended.load(Ordering::Relaxed)
     }
 
-    /// Stores what commits read.
+    /// Stores the fields that commits read.
     fn publish(&self, registry: &Registry) {
         let epoch = |open: Option<&OpenSnapshot>| open.map(|open| open.state.epoch);
         let (oldest, newest) = (epoch(registry.open.front()), epoch(registry.open.back()));
@@ -265,8 +265,9 @@ impl Snapshots {
         self.publish(&registry);
     }
 
-    /// Opens a snapshot of the present. `note` says what its readers have to wait for, and is
-    /// called when everything that the snapshot holds is installed. [`Snapshots::close`] closes it.
+    /// Opens a snapshot of the present. `note` returns the positions for which its readers have to
+    /// wait, and is called when the whole snapshot is installed. [`Snapshots::close`] closes the
+    /// snapshot.
     pub fn open(
         &self,
         epoch: &Epoch,
@@ -353,7 +354,7 @@ impl Snapshots {
     /// Closes a snapshot, for one of its users.
     pub fn close(&self, state: &Arc<SnapshotState>, epoch: &Epoch) {
         let mut registry = self.registry.lock().unpoisoned();
-        // One that was ended is gone already.
+        // An ended snapshot is gone already.
         let found = registry.open.binary_search_by_key(&state.epoch, |open| open.state.epoch);
         let Ok(at) = found else { return };
         registry.open[at].users -= 1;
@@ -376,14 +377,14 @@ impl Snapshots {
     /// Frees the versions that no snapshot holds.
     fn free(&self, registry: &Registry, epoch: &Epoch) {
         let oldest = registry.open.front().map(|open| open.state.epoch);
-        // Under the lock no snapshot is opened, and one opened later is not below this epoch.
+        // Under the lock no snapshot is opened, and a later snapshot is not below this epoch.
         let lowest = Tid::last_of(oldest.unwrap_or_else(|| epoch.current()));
         let lowest = lowest.min(self.lowest_reader(epoch));
         self.versions.free_up_to(lowest, &hyades_platform::reclaim::pin());
     }
 
-    /// Ends the snapshots that are too old, and closes the newest if it has had no users for a
-    /// while. Called now and then.
+    /// Ends the snapshots that are too old, and closes the newest after a while without users.
+    /// Called now and then.
     pub fn tidy(&self, epoch: &Epoch) {
         if self.versions.full_bytes() > 0 {
             self.free(&self.registry.lock().unpoisoned(), epoch);
@@ -403,9 +404,9 @@ impl Snapshots {
     }
 
     /// Keeps the version of a row that transaction `tid` is about to overwrite, if a snapshot may
-    /// hold it, or one of `readers` may read it. The caller has set the row's lock bit; `seen` is
-    /// its version word. `changed` tells which bytes will change, if that is known: a transaction
-    /// reads few versions, and the whole row is kept for snapshots only.
+    /// hold the version, or any of `readers` may read the version. The caller has set the row's
+    /// lock bit; `seen` is the version word. `changed` returns the bytes to be changed, if known: a
+    /// transaction reads few versions, and the whole row is kept for snapshots only.
     pub fn keep<S>(
         &self,
         writer: &mut OldVersionWriter,
@@ -446,7 +447,7 @@ impl Snapshots {
         }
     }
 
-    /// Frees what a session has kept, as far as no snapshot holds it.
+    /// Frees the versions kept by a session, as far as no snapshot holds them.
     pub fn end_writer(&self, writer: &mut OldVersionWriter, epoch: &Epoch) {
         if self.versions.end_writer(writer) {
             self.free(&self.registry.lock().unpoisoned(), epoch);
@@ -460,15 +461,15 @@ mod loom_tests {
     use loom::thread;
 
     /// Two sessions commit while a snapshot is opened. A transaction of the snapshot is installed
-    /// once it is open, and its place in the log is noted; a later one knows of the snapshot before
-    /// it installs.
+    /// once the snapshot is open, and its place in the log is noted; a later transaction knows of
+    /// the snapshot before installing.
     #[test]
     fn a_transaction_is_in_the_snapshot_or_knows_of_it() {
         struct Shared {
             snapshots: Snapshots,
             active: ActiveEpochs,
             epoch: Epoch,
-            /// The end of the log, and what each session has installed.
+            /// The end of the log, and the installed writes of each session.
             log: AtomicU64,
             installed: [AtomicU64; 2],
         }
@@ -489,7 +490,7 @@ mod loom_tests {
                     let epoch = shared.epoch.current();
                     let place = shared.log.fetch_add(1, Ordering::SeqCst);
                     let knows = shared.snapshots.are_below(Tid::new(epoch, 0));
-                    // Relaxed: the slot has to make it visible.
+                    // Relaxed: the slot has to make the store visible.
                     shared.installed[at].store(1, Ordering::Relaxed);
                     slot.leave();
                     (epoch, place, knows)

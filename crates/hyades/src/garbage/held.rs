@@ -1,9 +1,9 @@
-//! Garbage that open snapshots hold: deleted rows and index entries that are kept beside their
-//! index, and deleted rows of hash tables, in place. It is freed when no snapshot is open below the
-//! version that ended it.
+//! Garbage held by open snapshots: deleted rows and index entries kept beside their index, and
+//! deleted rows of hash tables, in place. An item is freed when no snapshot is open below the
+//! version that ended the item.
 //!
-//! A session frees it in the order in which it was recorded, and looks at nothing before the first
-//! item may go: which of several snapshots holds an item is not recorded.
+//! A session frees items in the order of their recording, and looks at nothing before the first
+//! item may go: the snapshots that hold an item are not recorded.
 
 use super::sweeping::sweep_row;
 use super::{AbsentRow, Garbage, StaleEntry};
@@ -19,29 +19,28 @@ use std::collections::VecDeque;
 /// Kept bytes of one session that are not charged to snapshots yet.
 const UNCHARGED_BYTES: u64 = 64 << 10;
 
-/// A row, or an entry of an index, that a snapshot holds.
+/// A row, or an entry of an index, held by a snapshot.
 pub(super) struct HeldItem {
     table: u32,
     index: Option<u16>,
     key: KeyBytes,
-    /// The version that ended it.
+    /// The version that ended the row or entry.
     end: Tid,
 }
 
 impl HeldItem {
-    /// Bytes of the item itself. A row of a hash table that is deleted again and again leaves one
-    /// each time, so they count as held for snapshots.
+    /// Bytes of the item itself. Each of many deletions of a row of a hash table leaves an item, so
+    /// the bytes count as held for snapshots.
     fn bytes(&self) -> u64 {
         (size_of::<Self>() + self.key.len()) as u64
     }
 }
 
-/// What snapshots hold, oldest first, about.
+/// Items held by snapshots, oldest first, about.
 #[derive(Default)]
 pub(super) struct HeldGarbage {
     pub items: VecDeque<HeldItem>,
-    /// Bytes that were kept and are not charged to snapshots yet, and the highest version that
-    /// ended what was kept.
+    /// Kept bytes not charged to snapshots yet, and the highest version that ended a kept item.
     uncharged: (u64, Tid),
 }
 
@@ -68,7 +67,7 @@ impl HeldGarbage {
         self.add(HeldItem { table, index: Some(index), key, end }, bytes, engine);
     }
 
-    /// `bytes` of it are kept beside an index.
+    /// Adds an item with `bytes` kept beside an index.
     fn add<P: LoggingProtocol, S: Stamp>(
         &mut self,
         item: HeldItem,
@@ -85,7 +84,7 @@ impl HeldGarbage {
         }
     }
 
-    /// Charges to snapshots what was kept.
+    /// Charges the kept bytes to snapshots.
     pub fn charge<P: LoggingProtocol, S: Stamp>(&mut self, engine: &Engine<P, S>) {
         let (bytes, end) = std::mem::take(&mut self.uncharged);
         if bytes > 0 {
@@ -98,8 +97,8 @@ impl HeldGarbage {
         self.items.pop_front_if(|item| item.end <= oldest)
     }
 
-    /// Moves up to `most` items that no snapshot holds any more to `taken`, and what is not charged
-    /// yet.
+    /// Moves up to `most` items that no snapshot holds any more to `taken`, and the bytes not
+    /// charged yet.
     pub fn take<P: LoggingProtocol, S: Stamp>(
         &mut self,
         most: usize,

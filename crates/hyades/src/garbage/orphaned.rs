@@ -12,7 +12,7 @@ use std::sync::{Mutex, MutexGuard};
 /// Garbage without a session; any session may remove it.
 #[derive(Default)]
 pub(crate) struct OrphanedGarbage {
-    /// Number of items, those that a sweep has taken out included. Changed by threads that add or
+    /// Number of items, including the items taken out by a sweep. Changed by threads that add or
     /// remove items; read as a hint, Relaxed.
     count: Padded<AtomicUsize>,
     items: Mutex<Garbage>,
@@ -42,8 +42,8 @@ impl OrphanedGarbage {
     }
 
     /// Removes some items, for a session that has left `noted` items itself and is between
-    /// transactions. They are taken out and checked without the lock, so several threads may do
-    /// this at once. Returns how many are removed.
+    /// transactions. The items are taken out and checked without the lock, so several threads may
+    /// sweep at once. Returns the number of removed items.
     pub fn sweep<C: ConcurrencyControl<P>, P: LoggingProtocol>(
         &self,
         engine: &Engine<P, C::Row>,
@@ -65,7 +65,7 @@ impl OrphanedGarbage {
         self.items().free_room(kept)
     }
 
-    /// Removes everything it can.
+    /// Removes everything possible.
     pub fn sweep_all<C: ConcurrencyControl<P>, P: LoggingProtocol>(
         &self,
         engine: &Engine<P, C::Row>,

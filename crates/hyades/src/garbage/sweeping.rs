@@ -1,4 +1,4 @@
-//! How one tombstone, or one stale index entry, is removed.
+//! The removal of a tombstone, or of a stale index entry.
 
 use super::{AbsentRow, StaleEntry};
 use crate::concurrency::{ConcurrencyControl, RecordLock, inherit};
@@ -16,32 +16,34 @@ use hyades_platform::reclaim::Guard;
 use std::cell::RefCell;
 use std::sync::atomic::{Ordering, fence};
 
-/// What has become of an item.
+/// The outcome of a sweep of an item.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Swept {
-    /// Nothing of it is left to be done: it is removed, in use, or recorded otherwise.
+    /// Nothing is left to be done: the item is removed, in use, or recorded otherwise.
     Done,
-    /// It is in place, and is to be looked at again.
+    /// The item is in place, and is to be looked at again.
     NotYet,
-    /// A snapshot holds it until none is open below version `end`. It has left its index, and
-    /// `bytes` are kept beside it; or, in a hash table, it is in place, and these are 0.
+    /// A snapshot holds the item until no snapshot is open below version `end`. The item has left
+    /// its index, and `bytes` are kept beside the index; or, in a hash table, the item is in place,
+    /// and `bytes` is 0.
     Held { end: Tid, bytes: u64 },
 }
 
-/// Entries that became stale with versions up to this one can leave their index: no transaction
-/// needs them.
+/// Returns the highest version up to which stale entries can leave their index: no transaction
+/// needs the entries.
 pub(super) fn oldest<P: LoggingProtocol, S: Stamp>(engine: &Engine<P, S>) -> Tid {
     engine.snapshots.oldest_transaction(&engine.epoch)
 }
 
-/// Rows deleted in epochs below this one can leave their index: the epoch is over, so that a new
-/// row under the key gets a higher version, and no transaction reads an earlier version of the row.
+/// Returns the epoch below which deleted rows can leave their index: the epoch of the deletion is
+/// over, so that a new row under the key gets a higher version, and no transaction reads an earlier
+/// version of the row.
 pub(super) fn horizon<P: LoggingProtocol, S: Stamp>(engine: &Engine<P, S>) -> EpochNumber {
-    // In this order: a transaction that begins later, or a snapshot that is opened later, is not
-    // below `now`.
+    // In this order: a transaction that begins later, or a snapshot opened later, is not below
+    // `now`.
     let now = engine.epoch.current();
     let oldest = engine.snapshots.oldest_transaction(&engine.epoch);
-    // All versions of the epochs below this are not above the TID that is read as of.
+    // All versions of the epochs below `lowest` are not above `oldest`.
     let lowest =
         if oldest == Tid::last_of(oldest.epoch()) { oldest.epoch().next() } else { oldest.epoch() };
     lowest.min(now)
@@ -70,7 +72,7 @@ pub(super) fn sweep_row<C: ConcurrencyControl<P>, P: LoggingProtocol>(
         return Swept::Done;
     }
     if word::tid(seen).epoch() > row.epoch {
-        // The transaction that deleted it again has recorded it.
+        // The transaction that deleted the row again has recorded the row.
         return Swept::Done;
     }
     if record.entries.load(Ordering::Acquire) != 0 || !is_past(engine, seen) {
@@ -85,7 +87,7 @@ pub(super) fn sweep_row<C: ConcurrencyControl<P>, P: LoggingProtocol>(
         C::Lock::unlock(record, version, false);
         return Swept::NotYet;
     }
-    // After `is_past`: its epoch is over, so a snapshot that is opened later does not hold the row.
+    // After `is_past`: the row's epoch is over, so a snapshot opened later does not hold the row.
     let (end, open) = (word::tid(version), engine.snapshots.span());
     let versions = engine.snapshots.versions();
     let is_held = end > open.0 && versions.any_wanted(record, open, guard, |_| true);
@@ -93,7 +95,7 @@ pub(super) fn sweep_row<C: ConcurrencyControl<P>, P: LoggingProtocol>(
         C::Lock::unlock(record, version, false);
         return Swept::Held { end, bytes: 0 };
     }
-    // Marked dead before it is unlinked: a thread that still holds a reference fails and looks the
+    // Marked dead before the unlinking: a thread that still holds a reference fails and looks the
     // key up again. A transaction that links an entry to the record counts the entry first and then
     // checks whether the record is dead.
     C::Lock::unlock(record, version, true);
@@ -112,8 +114,8 @@ pub(super) fn sweep_row<C: ConcurrencyControl<P>, P: LoggingProtocol>(
     Swept::Done
 }
 
-/// Removes an index entry that does not match its row, or moves it out of the index if a snapshot
-/// needs it.
+/// Removes an index entry that does not match its row, or moves the entry out of the index if a
+/// snapshot needs the entry.
 pub(super) fn sweep_entry<C: ConcurrencyControl<P>, P: LoggingProtocol>(
     engine: &Engine<P, C::Row>,
     stamp: &mut P::TxnStamp,
@@ -157,8 +159,8 @@ pub(super) fn sweep_entry<C: ConcurrencyControl<P>, P: LoggingProtocol>(
     swept
 }
 
-/// Whether a snapshot needs an entry, which does not match version `end` of its row: it matches an
-/// older version that the snapshot holds, and is not kept for all snapshots already.
+/// Whether a snapshot needs an entry, which does not match version `end` of its row: the entry
+/// matches an older version held by the snapshot, and is not kept for all snapshots already.
 fn is_needed<P: LoggingProtocol, S: Stamp>(
     engine: &Engine<P, S>,
     table: &TableData<S>,

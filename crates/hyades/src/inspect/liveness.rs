@@ -1,6 +1,5 @@
-//! Which records are live, by the rule that recovery uses: [`crate::logging::admits`] over the ends
-//! of the streams and the marks they have stated or, where records list their predecessors, these
-//! lists.
+//! Liveness of records, by the rule of recovery: [`crate::logging::admits`] over the ends of the
+//! streams and their stated marks or, where records list their predecessors, the lists.
 
 use super::{Inspected, Inspector};
 use crate::error::Error;
@@ -11,7 +10,7 @@ use crate::transaction_id::TransactionId;
 use hyades_wal::{Incarnation, Lane, Lsn, ReaderEnd, Recovering, StreamReader};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What decides which records of a log are live, see [`Inspected::is_live`].
+/// The data that decide the liveness of a log's records, see [`Inspected::is_live`].
 #[derive(Clone, Debug, Default)]
 pub struct Liveness {
     /// By incarnation number.
@@ -27,11 +26,11 @@ struct Frontier {
 }
 
 impl Inspector {
-    /// Determines which records of the log are live. `ends` are the ends of all its readers. Reads
+    /// Determines the live records of the log. `ends` are the ends of all readers of the log. Reads
     /// incarnations whose records list their predecessors.
     ///
     /// # Errors
-    /// A stream cannot be read, or a record is not of this version's format.
+    /// A stream cannot be read, or a record has another format than this version's.
     pub fn liveness(&self, recovering: &Recovering, ends: &[ReaderEnd]) -> Result<Liveness, Error> {
         let mut liveness = Liveness::default();
         for incarnation in &recovering.manifest().incarnations {
@@ -49,9 +48,9 @@ impl Inspector {
         Ok(liveness)
     }
 
-    /// Finds the dead records of an incarnation whose records list their predecessors: those whose
-    /// vectors are not admitted, and those that have read from a lost or a dead one. Reads the log
-    /// until a pass finds no more: once, if none is dead.
+    /// Finds the dead records of an incarnation of records with lists of predecessors: records with
+    /// a vector that is not admitted, and readers of a lost or a dead record. Reads the log until a
+    /// pass finds no more: once, if no record is dead.
     fn dead(
         &self,
         recovering: &Recovering,
@@ -99,7 +98,7 @@ impl Frontier {
 }
 
 impl Inspected<'_> {
-    /// Whether recovery applies the record: everything it needs is durable.
+    /// Whether recovery applies the record: everything needed by the record is durable.
     pub fn is_live(&self, liveness: &Liveness) -> bool {
         let Some(frontier) = liveness.frontiers.get(&self.incarnation) else { return false };
         match &frontier.dead {
@@ -109,9 +108,9 @@ impl Inspected<'_> {
     }
 }
 
-/// Whether the transaction, whose record is in the log, is live, by the rule that recovery uses. A
-/// record may be intact although something it depends on is lost; then the crash has lost the
-/// transaction too.
+/// Whether the transaction is live, by the rule of recovery. Its record is in the log. A record may
+/// be intact although a dependency of the record is lost; then the crash has lost the transaction
+/// too.
 pub(crate) fn is_live(
     from: &Recovering,
     ends: &[ReaderEnd],

@@ -1,5 +1,5 @@
-//! Transactions with several frames: those ahead of a record, records in other streams, and the
-//! records that a record lists.
+//! Transactions with several frames: frames ahead of a record, records in other streams, and the
+//! records listed by a record.
 
 use super::{Inspected, RowChange, StreamInspector, describe};
 use crate::error::Error;
@@ -11,31 +11,32 @@ use hyades_wal::{Frame, FrameKind, Lsn};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct InspectedPart {
-    /// Where the first frame of the transaction begins: see [`Inspected::first_part`].
+    /// The start of the transaction's first frame: see [`Inspected::first_part`].
     pub first: Lsn,
     /// The transaction's TID, as epoch and sequence number, and the change of a row, where rows
-    /// have frames of their own and the change fits into this one.
+    /// have their own frames and the change fits into this frame.
     pub row: Option<((u64, u64), RowChange)>,
 }
 
-/// A record that another one names as one that it follows.
+/// A record named as a predecessor by another record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ListedPredecessor {
-    /// Its stream, as a component of vectors.
+    /// The predecessor's stream, as a component of vectors.
     pub component: usize,
-    /// The end of its frame.
+    /// The end of the predecessor's frame.
     pub lsn: Lsn,
-    /// Whether it was only overwritten, not read: then the follower is live without it.
+    /// Whether the predecessor was only overwritten, not read: then the follower is live without
+    /// the predecessor.
     pub overwritten: bool,
 }
 
 impl StreamInspector<'_> {
     /// Decodes a frame ahead of a transaction's record; `None` for other frames. Does not replace
-    /// [`read`](Self::read), which has to see every frame.
+    /// [`read`](Self::read): every frame has to be passed to `read`.
     ///
     /// # Errors
-    /// The frame is not of this version's format.
+    /// The frame has another format than this version's.
     pub fn part(&self, frame: &Frame<'_>) -> Result<Option<InspectedPart>, Error> {
         if frame.kind != FrameKind::Part {
             return Ok(None);
@@ -61,28 +62,28 @@ impl StreamInspector<'_> {
         rest.is_empty().then_some(((framed.tid.epoch().0, framed.tid.sequence()), row))
     }
 
-    /// Returns how many transactions have frames among those read, but no record yet. At the end of
-    /// the stream: those whose record the crash has lost.
+    /// Returns the number of transactions with frames among the frames read, but without a record
+    /// yet. At the end of the stream: transactions with a record lost in the crash.
     pub fn unfinished(&self) -> usize {
         self.decoder.parts()
     }
 }
 
 impl Inspected<'_> {
-    /// Returns where the first of its transaction's frames in this stream begins, if some stand
-    /// ahead of the record.
+    /// Returns the start of the first frame of the record's transaction in this stream, if frames
+    /// precede the record.
     pub fn first_part(&self) -> Option<Lsn> {
         self.head.continued
     }
 
-    /// Returns the streams that have a record of the transaction, as components, if it may have
-    /// several.
+    /// Returns the streams with a record of the transaction, as components, if the transaction may
+    /// have several records.
     pub fn components(&self) -> Option<Vec<usize>> {
         let set = self.stamp.and_then(|stamp| stamp.written)?;
         Some((0..u64::BITS as usize).filter(|at| set >> at & 1 == 1).collect())
     }
 
-    /// Returns the records that this one lists as those that it follows.
+    /// Returns the predecessors listed by this record.
     pub fn predecessors(&self) -> Vec<ListedPredecessor> {
         let listed = self.predecessors.iter().map(|listed| ListedPredecessor {
             component: predecessors::lane(listed.id),
@@ -92,25 +93,26 @@ impl Inspected<'_> {
         listed.collect()
     }
 
-    /// Returns the set of partitions that a call may access that was logged before it ran, a bit
-    /// for each of 64.
+    /// Returns the set of partitions permitted to a call logged before its run, a bit for each of
+    /// 64.
     pub fn partitions(&self) -> Option<u64> {
         self.head.slots
     }
 
-    /// Returns the numbers of the rows without a key that a command inserted, or the first that its
-    /// call may give: replay gives the same.
+    /// Returns the numbers of the rows without a key inserted by a command, or the first number
+    /// permitted to its call: replay gives the same numbers.
     pub fn row_ids(&self) -> &[u64] {
         &self.head.row_ids
     }
 
-    /// Returns the checksum of what a command wrote, if the record has it: replay compares it.
+    /// Returns the checksum of a command's writes, if the record has a checksum: replay compares
+    /// the checksums.
     pub fn outcome(&self) -> Option<u32> {
         self.head.outcome
     }
 
-    /// Returns how many outcomes of earlier calls the record states, where calls are logged before
-    /// they run.
+    /// Returns the number of outcomes of earlier calls stated by the record, where calls are logged
+    /// before their run.
     pub fn stated_outcomes(&self) -> usize {
         self.head.outcomes.len()
     }

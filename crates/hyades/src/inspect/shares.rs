@@ -1,16 +1,16 @@
-//! What the bytes of a log are spent on: by procedure and table.
+//! The use of a log's bytes: by procedure and table.
 
 use super::Inspected;
 use crate::error::Error;
 use crate::storage::row::{push_varint, take_varint};
 use std::collections::BTreeMap;
 
-/// What some bytes of a record are about.
+/// The subject of some bytes of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum ShareOf<'i> {
-    /// A call of this procedure, by its name and version: the procedure's number, the arguments,
-    /// and the numbers of rows without a key that it inserted.
+    /// A call of this procedure, by name and version: the procedure's number, the arguments, and
+    /// the numbers of inserted rows without a key.
     Procedure(&'i str, u32),
     /// Changes of rows of this table, with their keys.
     Table(&'i str),
@@ -18,23 +18,23 @@ pub enum ShareOf<'i> {
     BeforeImages,
 }
 
-/// A part of a record's bytes. What the shares of a record leave of its frames is overhead of
+/// A part of a record's bytes. The bytes of a record's frames outside all shares are overhead of
 /// logging: heads, checksums and the protocol's stamps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share<'i> {
-    /// What the bytes are about.
+    /// The subject of the bytes.
     pub subject: ShareOf<'i>,
-    /// Calls, or changed rows; 0 for before-images, which belong to changes that are counted.
+    /// Calls, or changed rows; 0 for before-images, since their changes are counted.
     pub count: u64,
     /// The bytes.
     pub bytes: u64,
 }
 
 impl<'a> Inspected<'a> {
-    /// Splits the record's content by what it is about. Frames ahead of the record are included.
+    /// Splits the record's content by subject. Frames ahead of the record are included.
     ///
     /// # Errors
-    /// [`Error::Recovery`] if it does not fit the log's own catalogue.
+    /// [`Error::Recovery`] if the content does not fit the log's own catalogue.
     pub fn shares(&self) -> Result<Vec<Share<'a>>, Error> {
         let shares = if self.head.command { self.share_of_call() } else { self.shares_of_rows() };
         shares.ok_or_else(|| self.misfit())
@@ -47,7 +47,7 @@ impl<'a> Inspected<'a> {
         Some(vec![Share { subject, count: 1, bytes: self.body.len() as u64 + self.row_id_bytes() }])
     }
 
-    /// The bytes of the numbers of rows, which stand in the record's head.
+    /// Returns the bytes of the numbers of rows in the record's head.
     fn row_id_bytes(&self) -> u64 {
         let mut encoded = Vec::new();
         if let ids @ [_, ..] = &self.head.row_ids[..] {

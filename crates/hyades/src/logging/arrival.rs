@@ -1,19 +1,22 @@
 //! Command logging on arrival (Malviya, Weisberg, Madden, Stonebraker: "Rethinking Main Memory OLTP
-//! Recovery", ICDE 2014, section III): a call is logged before it runs, so that its record becomes
-//! durable while it waits and runs. docs/protocols/arrival.md explains departures from the paper.
+//! Recovery", ICDE 2014, section III): a call is logged before execution, so that the record
+//! becomes durable while the call waits and runs. docs/protocols/arrival.md explains departures
+//! from the paper.
 //!
-//! Each partition has a *latch*, under which stand the vector and the TID of the call that has
-//! arrived there last. A call takes the latches of its partitions, in ascending order. Under these
-//! it enters the queues of its partitions, joins their vectors, takes a TID above theirs, reserves
-//! its frame, and leaves its own vector and TID in each. So in a partition calls run in the order
-//! of their vectors and of their TIDs, and there is no other order: calls that share no partition
-//! neither wait for each other nor know of each other. Vectors are as under Taurus: component i
-//! means everything in stream i up to this position. They are on disk, and replay follows them.
+//! Each partition has a *latch*, which protects the vector and the TID of the call that arrived
+//! last in the partition. A call takes the latches of its partitions, in ascending order. Under the
+//! latches the call enters the queues of the partitions, joins the partitions' vectors, takes a TID
+//! above the partitions' TIDs, reserves a frame, and leaves its own vector and TID in each
+//! partition. So in a partition calls run in the order of their vectors and TIDs, and there is no
+//! other order: calls without a common partition neither wait for nor know of each other. Vectors
+//! are as under Taurus: component i means everything in stream i up to a position. Vectors are on
+//! disk, and replay follows them.
 //!
-//! A call is acknowledged once it has run and its record, and all that its vector names, are
-//! durable, whether it has committed or aborted: replay runs it again, and it ends in the same way.
-//! One that only reads, and is not a call, has no record. It joins the vectors of its partitions
-//! when it ends, which may include calls that have arrived since.
+//! A call is acknowledged once the call has run, and its record and everything named by its vector
+//! are durable, whether the call has committed or aborted: replay runs the call again, with the
+//! same outcome. A read-only transaction that is not a call has no record. At its end the
+//! transaction joins the vectors of its partitions, which may include calls that arrived during the
+//! transaction.
 //!
 //! Nothing but calls is logged. The stamp of a record is its vector, then the slots that the call
 //! may access ([`push_slots`]), and in some records outcomes of earlier calls ([`outcomes`]).
@@ -43,9 +46,9 @@ pub(crate) struct Arrival {
     partitions: Box<[Padded<Mutex<LastArrived>>]>,
 }
 
-/// What the call that has arrived last in a partition has left there. With few streams it is beside
-/// its latch: whatever takes that one fetches no other cache line, and none that another partition
-/// shares.
+/// The TID and the vector left by the call that arrived last in a partition. With few streams both
+/// are beside the latch: taking the latch fetches no other cache line, and no line shared with
+/// another partition.
 struct LastArrived {
     tid: Tid,
     vector: SmallVec<[Lsn; 4]>,
@@ -80,7 +83,7 @@ impl LoggingProtocol for Arrival {
         }
     }
 
-    /// Of a call, in which the vector is all that it is replayed after, too.
+    /// Adds `order` to the vector of a call, which replay follows, too.
     fn follow(&self, txn: &mut ArrivedVector, order: &Needs) {
         order.iter().for_each(|(lane, lsn)| {
             let own = &mut txn.vector[lane.index()];
@@ -112,7 +115,7 @@ impl LoggingProtocol for Arrival {
             return None;
         }
 
-        // 2. Join their vectors; take a TID above theirs, in the current epoch.
+        // 2. Join the partitions' vectors; take a TID above their TIDs, in the current epoch.
         txn.is_zero = false;
         let mut last = Tid::NONE;
         for left in &latched {
@@ -181,7 +184,7 @@ impl StartsOnLog for Arrival {
     const STAMPS: StampFormat = StampFormat::Vectors { read: read_stamp, skip: Some(skip_stamp) };
 
     /// After recovery all vectors are zero: an incarnation is a barrier, and everything in earlier
-    /// ones precedes everything in this one.
+    /// incarnations precedes everything in this incarnation.
     fn start(context: &StartContext<'_>) -> Self {
         let (log, lanes) = (context.log.clone(), context.log.streams());
         let left =
@@ -197,7 +200,7 @@ const SLOT_SET: u8 = 65;
 /// Added to the byte with which slots begin: outcomes of calls follow.
 const WITH_OUTCOMES: u8 = 128;
 
-/// Appends the slots that a call may access: the number of the only one, or [`ALL_SLOTS`], or
+/// Appends the slots that a call may access: the number of a single slot, or [`ALL_SLOTS`], or
 /// [`SLOT_SET`] and the set as a word.
 fn push_slots(out: &mut Vec<u8>, slots: u64) {
     match slots.count_ones() {
@@ -210,7 +213,7 @@ fn push_slots(out: &mut Vec<u8>, slots: u64) {
     }
 }
 
-/// Reads what [`push_slots`] has written; `None` if it is malformed.
+/// Reads the output of [`push_slots`]; `None` if malformed.
 fn take_slots(bytes: &mut &[u8]) -> Option<u64> {
     let (&first, rest) = bytes.split_first()?;
     *bytes = rest;
@@ -226,7 +229,7 @@ fn take_slots(bytes: &mut &[u8]) -> Option<u64> {
     }
 }
 
-/// Reads slots, and the sums that follow if there are any; `None` if they are malformed.
+/// Reads slots, and the sums after the slots if there are any; `None` if malformed.
 fn take_slots_and_sums(stamp: &mut &[u8], each: impl FnMut(StatedSum)) -> Option<u64> {
     let first = *stamp.first()?;
     let slots = take_slots(stamp)?;
@@ -236,7 +239,7 @@ fn take_slots_and_sums(stamp: &mut &[u8], each: impl FnMut(StatedSum)) -> Option
     Some(slots)
 }
 
-/// Reads a stamp: what the record needs, and follows; and the slots that its call may access.
+/// Reads a stamp: the vector, for needs and order; and the slots that the call may access.
 pub(crate) fn read_stamp(
     kind: StampKind,
     stamp: &mut &[u8],
@@ -254,7 +257,7 @@ pub(crate) fn read_stamp(
     Ok(())
 }
 
-/// Leaves `stamp` at what follows the stamp, as [`read_stamp`] does. `None` if it is malformed.
+/// Advances `stamp` past the stamp, as [`read_stamp`] does. `None` if the stamp is malformed.
 pub(crate) fn skip_stamp(_: StampKind, stamp: &mut &[u8]) -> Option<()> {
     *stamp = compress::skip(stamp)?;
     take_slots_and_sums(stamp, |_| ()).map(drop)

@@ -1,22 +1,22 @@
-//! Per-stream counters of record numbers, for protocols whose numbers grow along each stream and
-//! along whatever else the protocol requires.
+//! Per-stream counters of record numbers, for protocols with numbers that grow along each stream
+//! and along any other order required by the protocol.
 //!
-//! A number and a position in the stream are drawn in one step: the counter is locked from the one
-//! to the other, about as long as two additions take. So numbers grow along the stream, and while
-//! the counter is m no later frame has a number up to m: m is the stream's mark (`mark` in the
-//! code).
+//! A number and a position in the stream are drawn in one step: the counter is locked from the
+//! number to the position, about as long as two additions take. So numbers grow along the stream,
+//! and while the counter is m no later frame has a number up to m: m is the stream's mark (`mark`
+//! in the code).
 
 use hyades_platform::broken;
 use hyades_platform::sync::{AtomicU64, Ordering, Padded, spin_hint, yield_now};
 use hyades_wal::Marks;
 use std::time::Duration;
 
-/// One counter for each stream.
+/// A counter for each stream.
 #[derive(Debug)]
 pub(crate) struct Counters {
-    /// The last number << 1, plus 1 while it is locked (Acquire) by a session that draws the next
-    /// one and reserves its frame; that session unlocks it then (Release). The stream's flusher
-    /// raises it while it is unlocked.
+    /// The last number << 1, plus 1 while locked (Acquire) by a session that draws the next number
+    /// and reserves its frame; then the session unlocks the counter (Release). The stream's flusher
+    /// raises the counter while unlocked.
     streams: Box<[Padded<AtomicU64>]>,
 }
 
@@ -28,15 +28,15 @@ impl Counters {
         Counters { streams: (0..streams).map(|_| Padded(AtomicU64::new(0))).collect() }
     }
 
-    /// The last number drawn or skipped in a stream, without one that is being drawn under the
+    /// Returns the last number drawn or skipped in a stream, without a number being drawn under the
     /// lock.
     #[inline]
     pub fn last(&self, stream: usize) -> u64 {
         self.streams[stream].load(Ordering::Acquire) >> 1
     }
 
-    /// Locks a stream's counter and returns the last number. A caller that locks several does so in
-    /// the order of streams, which excludes deadlocks. Nothing between this and
+    /// Locks a stream's counter and returns the last number. A caller that locks several counters
+    /// does so in the order of streams, which excludes deadlocks. Nothing between `lock` and
     /// [`Counters::unlock`] may panic: all sessions that need a number would wait for ever.
     #[inline]
     pub fn lock(&self, stream: usize) -> u64 {
@@ -54,7 +54,7 @@ impl Counters {
         }
     }
 
-    /// Unlocks the counter; `last` is its new last number.
+    /// Unlocks the counter; `last` is the new last number.
     #[inline]
     pub fn unlock(&self, stream: usize, last: u64) {
         self.streams[stream].store(last << 1, Ordering::Release);
@@ -62,14 +62,15 @@ impl Counters {
 }
 
 impl Marks for Counters {
-    /// The last number, even while the counter is locked: its holder draws a higher one. Frames
-    /// with numbers up to it are reserved: each holder unlocks after that (Release), and this load
-    /// comes after (Acquire; a lock taken since continues the release sequence). So the flusher,
-    /// which calls this, never waits for a holder that was descheduled.
+    /// Returns the last number, even while the counter is locked: the holder draws a higher number.
+    /// Frames with numbers up to the last number are reserved: each holder unlocks after the
+    /// reservation (Release), and the load here comes after the unlock (Acquire; a lock taken since
+    /// continues the release sequence). So the flusher, which calls `mark`, never waits for a
+    /// descheduled holder.
     ///
-    /// A stream whose last number is below `wanted` skips the numbers that the others have used by
-    /// now: one statement then serves all waiters. That takes an unlocked counter; if it stays
-    /// locked the flusher asks again soon.
+    /// A stream with a last number below `wanted` skips the numbers that other streams have used by
+    /// now: a single statement then serves all waiters. The skip takes an unlocked counter; if the
+    /// counter stays locked the flusher asks again soon.
     fn mark(&self, stream: usize, wanted: u64, _: bool) -> u64 {
         if broken!(FlusherWaitsForNumber) {
             let last = self.lock(stream);
@@ -84,7 +85,7 @@ impl Marks for Counters {
                 return last;
             }
             let to = wanted.max(self.highest());
-            // Later holders of the lock draw higher numbers than that.
+            // Later holders of the lock draw numbers above `to`.
             let passes_over = |to| {
                 counter.compare_exchange(seen, to << 1, Ordering::AcqRel, Ordering::Relaxed).is_ok()
             };
@@ -162,8 +163,8 @@ mod loom_tests {
     use super::*;
     use std::sync::Arc;
 
-    /// One thread draws two numbers with their positions while the flusher reads the mark,
-    /// then reserves the frame that states it; where a number is wanted the flusher skips numbers.
+    /// A thread draws two numbers with positions while the flusher reads the mark, then reserves
+    /// the frame that states the mark; where a number is wanted the flusher skips numbers.
     #[test]
     fn every_number_up_to_the_mark_has_a_place_before_its_statement() {
         for wanted in [0, 1, 5] {
@@ -174,7 +175,7 @@ mod loom_tests {
                     let (counters, places) = &*other;
                     [(); 2].map(|()| {
                         let number = counters.lock(0) + 1;
-                        // Relaxed: the counter must order it.
+                        // Relaxed: the counter must order the draws.
                         let place = places.fetch_add(1, Ordering::Relaxed);
                         counters.unlock(0, number);
                         (number, place)

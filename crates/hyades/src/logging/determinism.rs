@@ -1,11 +1,11 @@
-//! What a procedure may draw beside its arguments: time and random numbers. A command's record
-//! states them, so that replay repeats them.
+//! The draws of a procedure beside its arguments: time and random numbers. A command's record
+//! states the draws, so that replay repeats them.
 
 use super::record::RecordHead;
 use crate::storage::tid::Tid;
 
-/// Time and random seed of a transaction, fixed when first used. A command's record states them if
-/// they were used.
+/// Time and random seed of a transaction, fixed when first used. A command's record states the used
+/// values.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Determinism {
     pub time_us: Option<i64>,
@@ -15,18 +15,18 @@ pub(crate) struct Determinism {
 }
 
 impl Determinism {
-    /// Restores the values that a command's record states.
+    /// Restores the values stated by a command's record.
     pub fn recorded(head: &RecordHead) -> Self {
         Determinism { time_us: head.time_us, seed: head.seed, drawn: 0 }
     }
 
-    /// The seed of a call that was logged before it ran, if its record states none: the same
-    /// whenever it runs.
+    /// Returns the seed of a call that was logged before execution, if the record states no seed:
+    /// the same for every run.
     pub fn seed_of(tid: Tid, arguments: &[u8]) -> u64 {
         split_mix(tid.bits() ^ u64::from(crc32c::crc32c(arguments)) << 32)
     }
 
-    /// Returns the next random number. `fresh` supplies the seed for the first one.
+    /// Returns the next random number. `fresh` supplies the seed for the first number.
     pub fn random(&mut self, fresh: impl FnOnce() -> u64) -> u64 {
         let seed = *self.seed.get_or_insert_with(fresh);
         self.drawn += 1;
@@ -35,15 +35,16 @@ impl Determinism {
 }
 
 /// Finaliser of a splittable generator (Steele, Lea, Flood: "Fast splittable pseudorandom number
-/// generators", OOPSLA 2014). Command replay repeats its numbers, so it must never change.
+/// generators", OOPSLA 2014). Command replay repeats the numbers, so the function must never
+/// change.
 fn split_mix(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     z ^ (z >> 31)
 }
 
-/// What a procedure draws that the record of a call has to state if it is logged before it runs: a
-/// set. It is learnt: a call that draws what its record does not state is rolled back, and logged
+/// The draws of a procedure that the record of a call has to state if logged before execution: a
+/// set. The set is learnt: a call with a draw missing in the record is rolled back, and logged
 /// anew.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Drawn(pub u8);

@@ -1,7 +1,7 @@
-//! A transaction's record on its way into the log: a [`Draft`] before it has a position, a
-//! [`Composed`] one whose bytes are known, a [`Reserved`] one that has its position.
+//! A transaction's record on the way into the log: a [`Draft`] has no position yet, a [`Composed`]
+//! record has known bytes, a [`Reserved`] record has a position.
 //!
-//! A protocol's `append` takes the draft through these steps; what it does in between is the
+//! A protocol's `append` takes the draft through these steps; the work between the steps is the
 //! protocol. After [`Composed::reserve`] nothing allocates or waits until the frame is filled.
 
 use super::determinism::{Determinism, Drawn};
@@ -29,45 +29,45 @@ pub(crate) struct Call<'a> {
     /// The number of the procedure in the log.
     pub log_id: u32,
     pub arguments: &'a [u8],
-    /// The slots of partitions that it may access, where it is logged before it runs.
+    /// The slots of partitions that the call may access, if logged before execution.
     pub slots: u64,
-    /// What its record has to state, where it is logged before it runs.
+    /// The draws for the record to state, if the call is logged before execution.
     pub draws: Drawn,
-    /// Outcomes of earlier calls, for its record to state.
+    /// Outcomes of earlier calls, for the record to state.
     pub outcomes: &'a [StatedSum],
 }
 
-/// Where a call is logged that has not run yet.
+/// The place in the log of a call that has not run yet.
 #[derive(Clone, Copy, Debug)]
 pub struct ArrivedPlace {
     pub tid: Tid,
     pub stream: usize,
-    /// Where its frame is; the last one, if it has several.
+    /// The start of the frame; of the last frame, if there are several.
     pub start: Lsn,
     pub end: Lsn,
-    /// Bytes of all its frames.
+    /// Bytes of all frames.
     pub bytes: u64,
 }
 
-/// What a record states for a replay that keeps several versions of rows.
+/// The statements of a record for a replay with several versions of rows.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StatedVersions {
-    /// What the transaction read as of, if not its own TID.
+    /// The TID as of which the transaction read, if not its own TID.
     pub as_of: Option<Tid>,
     /// No transaction that gets its position later reads as of a lower TID.
     pub floor: Option<Tid>,
 }
 
-/// A transaction that is about to be logged. Its write set is protected, and its version is chosen.
+/// A transaction about to be logged. The write set is protected, and the version is chosen.
 pub struct Draft<'d, 'w, S: Stamp> {
     pub writer: &'w mut Writer,
     pub stream: usize,
     pub tid: Tid,
-    /// Logged as this command; as data if `None`.
+    /// The command to log; logged as data if `None`.
     pub command: Option<Call<'w>>,
     /// Whether the transaction had any operation except blind writes.
     pub has_read: bool,
-    /// Whether the record states when its epoch began.
+    /// Whether the record states when the transaction's epoch began.
     pub states_epoch: bool,
     /// Whether rows are logged whole, instead of changed columns.
     pub whole_rows: bool,
@@ -77,33 +77,35 @@ pub struct Draft<'d, 'w, S: Stamp> {
     pub determinism: &'d Determinism,
     /// Row ids that the transaction drew.
     pub row_ids: &'d [u64],
-    /// What its record states for replay on several versions, if that is how it is replayed.
+    /// The record's statements for replay on several versions, if replay works so.
     pub versions: StatedVersions,
     /// Buffer for the record, owned by the session.
     pub payload: &'w mut Vec<u8>,
 }
 
 impl<'d, 'w, S: Stamp> Draft<'d, 'w, S> {
-    /// Whether the transaction drew time, randomness or row ids, which a command's record states.
+    /// Returns whether the transaction drew time, randomness or row ids, which a command's record
+    /// states.
     #[inline]
     fn used_nondeterminism(&self) -> bool {
         let drawn = self.determinism;
         drawn.time_us.is_some() || drawn.seed.is_some() || !self.row_ids.is_empty()
     }
 
-    /// The writes that no later write supersedes.
+    /// Returns the writes that no later write supersedes.
     pub fn final_writes(&self) -> impl Iterator<Item = &'d Write<'d, S>> + use<'d, S> {
         final_writes(self.writes)
     }
 
-    /// When the transaction's epoch began, in microseconds since 1970, if the record states it.
+    /// Returns when the transaction's epoch began, in microseconds since 1970, if the record states
+    /// the time.
     pub fn epoch_us(&self) -> Option<u64> {
         let states = self.states_epoch;
         states.then(|| self.epoch.began_us(self.tid.epoch())).flatten()
     }
 
-    /// Whether the record is that of a command with a plain head and short arguments, as nearly
-    /// all commands: see [`Draft::short_record`].
+    /// Returns whether the record is a command with a plain head and short arguments, as nearly all
+    /// commands are: see [`Draft::short_record`].
     #[inline(always)]
     pub fn is_short_command(&self) -> bool {
         let is_short = |call: Call<'_>| call.arguments.len() <= Payload::MAX_REST;
@@ -114,8 +116,8 @@ impl<'d, 'w, S: Stamp> Draft<'d, 'w, S> {
             && self.versions.floor.is_none()
     }
 
-    /// The record of a [short command](Self::is_short_command) whose stamp is one byte. It is never
-    /// put together in memory. `None` if its head is too long for that.
+    /// Returns the record of a [short command](Self::is_short_command) with a stamp of a single
+    /// byte. The record is never put together in memory. `None` if the head is too long.
     #[inline(always)]
     pub fn short_record(&self, stamp: u8) -> Option<Payload<'w>> {
         let Call { log_id, arguments, .. } = self.command?;
@@ -136,8 +138,8 @@ impl<'d, 'w, S: Stamp> Draft<'d, 'w, S> {
         }
     }
 
-    /// Puts the record together: head, the stamp that `encode` appends, body. A body that does not
-    /// fit one frame is written ahead of it, as Part frames; `encode` is called again then.
+    /// Puts the record together: head, the stamp appended by `encode`, body. A body too long for
+    /// the frame is written ahead of the record, as Part frames; `encode` is called again then.
     #[inline(always)]
     pub fn compose(self, mut encode: impl FnMut(&mut Vec<u8>)) -> Composed<'w> {
         let epoch_us = self.epoch_us();
@@ -189,8 +191,8 @@ impl<'d, 'w, S: Stamp> Draft<'d, 'w, S> {
         self.composed(stamp, first_part)
     }
 
-    /// Puts a record together that has neither a stamp nor a body: its changes were written ahead
-    /// of it, from `first` on.
+    /// Puts together a record without stamp and body: the changes were written ahead of the record,
+    /// from `first` on.
     pub fn compose_after(self, first: Option<Lsn>) -> Composed<'w> {
         self.payload.clear();
         self.head(self.epoch_us(), first).encode(self.payload);
@@ -202,12 +204,12 @@ impl<'d, 'w, S: Stamp> Draft<'d, 'w, S> {
     fn composed(self, stamp: Range<usize>, first_part: Option<Lsn>) -> Composed<'w> {
         let Draft { writer, stream, payload, .. } = self;
         // Before a number is drawn or a position reserved: other sessions may wait for the next
-        // number until this position is known.
+        // number until the position is known.
         assert!(payload.len() <= writer.max_payload(), "a record's head is too long for a frame");
         Composed { writer, stream, payload, stamp, first_part }
     }
 
-    /// The head of a record.
+    /// Returns the head of a record.
     #[inline(never)]
     fn head(&self, epoch_us: Option<u64>, continued: Option<Lsn>) -> RecordHead {
         let command = self.command.is_some();
@@ -223,8 +225,8 @@ impl<'d, 'w, S: Stamp> Draft<'d, 'w, S> {
             head.as_of = self.versions.as_of;
             head.time_us = self.determinism.time_us;
             head.seed = self.determinism.seed;
-            // A sample is enough to detect a procedure that is not deterministic. With `whole_rows`
-            // the write set holds more than the procedure wrote, and has no checksum.
+            // A sample is enough to detect a nondeterministic procedure. With `whole_rows` the
+            // write set holds more than the procedure wrote, and has no checksum.
             if epoch_us.is_some() && !self.whole_rows {
                 head.outcome = Some(outcome(self.tables, self.final_writes()));
             }
@@ -234,8 +236,8 @@ impl<'d, 'w, S: Stamp> Draft<'d, 'w, S> {
     }
 }
 
-/// Appends a write as a data record has it. The write set is protected, so what the row has in
-/// place is the version that the write follows.
+/// Appends a write in the form of a data record. The write set is protected, so the row in place
+/// has the version that the write follows.
 #[inline]
 pub(super) fn encode_write<S: Stamp>(
     tables: &[TableData<S>],
@@ -251,7 +253,7 @@ pub(super) fn encode_write<S: Stamp>(
     }
 }
 
-/// Appends a delta, or the edits that give it if they are shorter.
+/// Appends a delta, or the edits that give the delta, if shorter.
 #[inline(never)]
 fn encode_similar<S: Stamp>(
     table: &TableData<S>,
@@ -275,7 +277,7 @@ fn encode_similar<S: Stamp>(
     encode_change(table, record, change, out);
 }
 
-/// Appends a change of a row as a data record has it.
+/// Appends a change of a row in the form of a data record.
 #[inline]
 pub(super) fn encode_change<S: Stamp>(
     table: &TableData<S>,
@@ -287,8 +289,8 @@ pub(super) fn encode_change<S: Stamp>(
     push_change(out, table.log_id, keyless, fixed, record.key(), change);
 }
 
-/// Writes a body that is too long for one frame as Part frames. Each starts with the start of the
-/// first one, which identifies the chain. Returns that start.
+/// Writes a body that is too long for a frame as Part frames. Each frame starts with the start of
+/// the first frame, which identifies the chain. Returns the start of the first frame.
 pub(super) fn write_parts(writer: &mut Writer, stream: usize, body: &[u8]) -> Lsn {
     let mut first = None;
     let mut frame = Vec::with_capacity(writer.max_payload());
@@ -303,14 +305,14 @@ pub(super) fn write_parts(writer: &mut Writer, stream: usize, body: &[u8]) -> Ls
     first.expect("a body that is too long is not empty")
 }
 
-/// A record whose bytes are known, but for what depends on its position.
+/// A record with known bytes, except for the parts that depend on the position.
 pub struct Composed<'w> {
     writer: &'w mut Writer,
     stream: usize,
     payload: &'w mut Vec<u8>,
-    /// Where its stamp is in `payload`.
+    /// The range of the stamp in `payload`.
     stamp: Range<usize>,
-    /// The start of the first frame written ahead of it.
+    /// The start of the first frame written ahead of the record.
     first_part: Option<Lsn>,
 }
 
@@ -326,12 +328,12 @@ impl<'w> Composed<'w> {
     }
 }
 
-/// A record that has its position, or several, or nothing where there is no log.
+/// A record with its position or positions, or nothing where there is no log.
 pub struct Reserved<'w> {
     frames: ReservedFrames<'w>,
-    /// The transaction's version, if that was drawn with the position.
+    /// The transaction's version, if drawn with the position.
     version: Option<Tid>,
-    /// Whether frames were written ahead of it.
+    /// Whether frames were written ahead of the record.
     has_parts: bool,
     /// Bytes of all frames that the transaction has appended.
     pub bytes: u64,
@@ -340,14 +342,14 @@ pub struct Reserved<'w> {
 /// Where a transaction is logged, and its version.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RecordPlace {
-    /// Its version; [`Tid::NONE`] if it wrote nothing.
+    /// The transaction's version; [`Tid::NONE`] if the transaction wrote nothing.
     pub tid: Tid,
     /// Whether the version is of the draft's epoch, whose beginning the record states if the draft
-    /// was to.
+    /// says so.
     pub has_drafts_epoch: bool,
-    /// Stream and end of its record, if it has one.
+    /// Stream and end of the record, if there is a record.
     pub position: Option<(usize, Lsn)>,
-    /// Bytes of all its frames.
+    /// Bytes of all frames.
     pub bytes: u64,
 }
 
@@ -359,7 +361,7 @@ enum ReservedFrames<'w> {
 }
 
 impl<'w> Reserved<'w> {
-    /// Where there is no log.
+    /// Creates an empty reservation, where there is no log.
     pub fn nothing() -> Self {
         Reserved { frames: ReservedFrames::None, version: None, has_parts: false, bytes: 0 }
     }
@@ -368,29 +370,30 @@ impl<'w> Reserved<'w> {
         Reserved { frames: ReservedFrames::Many(records), version: None, has_parts: false, bytes }
     }
 
-    /// The same, with the transaction's version, which was drawn with the position.
+    /// Adds the transaction's version, drawn with the position.
     pub fn with_version(self, version: Tid) -> Self {
         Reserved { version: Some(version), ..self }
     }
 
-    /// Whether the version that was drawn with the position is of a later epoch than the draft's. A
-    /// snapshot of the draft's epoch may have been opened meanwhile: then it holds nothing of the
-    /// transaction, which has to have read nothing that the snapshot does not hold.
+    /// Returns whether the version drawn with the position is of a later epoch than the draft. A
+    /// snapshot of the draft's epoch may have been opened meanwhile: then the snapshot holds
+    /// nothing of the transaction, and the transaction must not have read anything missing in the
+    /// snapshot.
     #[inline(always)]
     pub fn is_in_later_epoch(&self, drafted: Tid) -> bool {
         self.version.is_some_and(|version| version.epoch() != drafted.epoch())
             && !broken!(LateVersions)
     }
 
-    /// Whether a checkpoint whose cut is `closed`, or an earlier one, may count frames that were
-    /// written ahead of this one as its own, and not the transaction, whose version is of a later
-    /// epoch than the draft: then its record could not be read.
+    /// Returns whether a checkpoint with the cut `closed`, or an earlier checkpoint, may include
+    /// frames written ahead of this frame, but not the transaction, whose version is of a later
+    /// epoch than the draft: then the record could not be read.
     #[inline(always)]
     pub fn is_divided(&self, drafted: Tid, closed: impl FnOnce() -> EpochNumber) -> bool {
         self.has_parts && self.is_in_later_epoch(drafted) && closed() >= drafted.epoch()
     }
 
-    /// The stream and end of the frame; of the first one if there are several.
+    /// Returns the stream and end of the frame; of the first frame if there are several.
     #[inline]
     pub fn position(&self) -> Option<(usize, Lsn)> {
         match &self.frames {
@@ -402,7 +405,7 @@ impl<'w> Reserved<'w> {
         }
     }
 
-    /// The end of the frame, or of the first one.
+    /// Returns the end of the frame, or of the first frame.
     ///
     /// Panics where there is no log.
     #[inline(always)]
@@ -410,9 +413,9 @@ impl<'w> Reserved<'w> {
         self.position().expect("there is a log").1
     }
 
-    /// The start of the frame of a record that has one, or of the last of its frames.
+    /// Returns the start of a record's frame; Part frames ahead of the record do not count.
     ///
-    /// Panics for other records.
+    /// Panics where there is no log, and where there are several records.
     pub fn start(&self) -> Lsn {
         match &self.frames {
             ReservedFrames::Short(frame, _) | ReservedFrames::One(frame, ..) => frame.start(),
@@ -420,8 +423,8 @@ impl<'w> Reserved<'w> {
         }
     }
 
-    /// Calls `patch` with the stamp of the record, or of each: it may be written anew in the same
-    /// length, with what is known since the position is.
+    /// Calls `patch` with the stamp of each record: the stamp may be written anew in the same
+    /// length, with facts known since the reservation.
     #[inline(always)]
     pub fn patch(&mut self, mut patch: impl FnMut(&mut [u8])) {
         match &mut self.frames {
@@ -431,7 +434,7 @@ impl<'w> Reserved<'w> {
         }
     }
 
-    /// Publishes the record, whose draft had this version.
+    /// Publishes the record, which was drafted with the version `drafted`.
     #[inline(always)]
     pub fn fill(self, drafted: Tid) -> RecordPlace {
         let placed = RecordPlace {
@@ -454,7 +457,7 @@ impl<'w> Reserved<'w> {
         placed
     }
 
-    /// The transaction has failed its validation: the frame keeps its position and has no content.
+    /// Voids the frame after a failed validation: the frame keeps its position and has no content.
     pub fn void(self) {
         match self.frames {
             ReservedFrames::None => {}

@@ -1,23 +1,23 @@
 //! GSN: distributed logging with a global sequence number (Wang, Johnson: "Scalable Logging through
 //! Emerging Non-Volatile Memory", PVLDB 7(10), 2014, section 4); NVM-D in the Poplar paper.
 //!
-//! A transaction's number is above those of all rows that it read or wrote, and above the last one
-//! of the stream that its record goes to. The rows that it wrote take the number, and so do those
-//! that it read. So numbers grow along every dependency, anti-dependencies included, and along
-//! every stream. A transaction is acknowledged, and belongs to the recovered state, iff its number
-//! is not above the common mark, the lowest of all streams: each stream has stated that all
-//! its records up to there are durable. This is the paper's passive group commit: only the answer
-//! waits for other streams, not the record's own stream.
+//! A transaction's number is above the numbers of all rows read or written, and above the last
+//! number of the record's stream. The rows written take the number, and so do the rows read. So
+//! numbers grow along every dependency, anti-dependencies included, and along every stream. A
+//! transaction is acknowledged, and belongs to the recovered state, iff its number is not above the
+//! common mark, the lowest of all streams: each stream has stated that all its records up to the
+//! mark are durable. The rule is the paper's passive group commit: only the answer waits for other
+//! streams, not the record's own stream.
 //!
-//! Column deltas are sound: the version that a delta follows has a lower number, so it is live if
-//! the delta is. Commands would need a replay order; there are data records only.
+//! Column deltas are sound: the version that a delta follows has a lower number, so the version is
+//! live if the delta is. Commands would need a replay order; there are data records only.
 //!
-//! Departures from the paper. There each worker flushes its own stream, in non-volatile memory.
-//! Here streams have their own flushers, which suit devices with latency better, and a worker may
-//! change its stream. An idle stream skips numbers that a transaction waits for, and states so in
-//! the log (docs/protocols/marks.md). A transaction that wrote nothing stamps no rows: it waits
-//! for what it read, and nothing waits for it. Numbers start anew in each incarnation, since rows
-//! keep no stamps of the previous one.
+//! Departures from the paper. In the paper each worker flushes its own stream, in non-volatile
+//! memory. Here streams have their own flushers, which suit devices with latency better, and a
+//! worker may change its stream. An idle stream skips numbers that a transaction waits for, and
+//! states so in the log (docs/protocols/marks.md). A transaction without writes stamps no rows: it
+//! waits for the rows read, and nothing waits for it. Numbers start anew in each incarnation, since
+//! rows keep no stamps of the previous incarnation.
 
 use super::counters::Counters;
 use super::draft::{Draft, Reserved};
@@ -39,15 +39,15 @@ pub(crate) struct Gsn {
 /// State of a session's transaction.
 #[derive(Default)]
 pub(crate) struct GsnTxn {
-    /// The highest number of the rows that it read or will overwrite.
+    /// The highest number of the rows read or to be overwritten.
     seen: u64,
     /// The transaction's own number.
     own: u64,
 }
 
-/// Raises a row's number: that of its last writer or of a later reader. Called under the row's
-/// protection, or before validation proves that the row was unchanged. SeqCst, as is the row's lock
-/// (E4).
+/// Raises a row's number: the number of the last writer or of a later reader. Called under the
+/// row's protection, or before validation proves that the row was unchanged. SeqCst, as is the
+/// row's lock (E4).
 fn raise(row: &AtomicU64, number: u64) {
     if row.load(Ordering::SeqCst) < number {
         row.fetch_max(number, Ordering::SeqCst);
@@ -67,7 +67,7 @@ impl LoggingProtocol for Gsn {
         *txn = GsnTxn::default();
     }
 
-    /// Its number is above the numbers of what it follows.
+    /// Raises the transaction's number above all followed numbers.
     fn follow(&self, txn: &mut GsnTxn, order: &Needs) {
         let numbers = order.iter().map(|(_, number)| number);
         txn.seen = txn.seen.max(numbers.max().unwrap_or(0));
@@ -83,12 +83,12 @@ impl LoggingProtocol for Gsn {
 
     #[inline]
     fn observe_write(&self, row: &AtomicU64, txn: &mut GsnTxn) {
-        // SeqCst: the row's lock precedes this load, and a reader's raise precedes its validation
-        // (E4).
+        // SeqCst: the row's lock precedes the load, and a reader's raise precedes the reader's
+        // validation (E4).
         txn.seen = txn.seen.max(row.load(Ordering::SeqCst));
     }
 
-    /// Draws a number that is also above the stream's last one, in one step with the position.
+    /// Draws a number, also above the stream's last number, in one step with the position.
     fn append<'w, M: Stamp>(&self, txn: &mut GsnTxn, draft: Draft<'_, 'w, M>) -> Reserved<'w> {
         let stream = draft.stream;
         // Room for the number, which is not known yet.

@@ -1,11 +1,12 @@
-//! Logging protocols: the metadata that they keep for rows and transactions, and the rule for when
-//! a transaction is acknowledged.
+//! Logging protocols: their metadata of rows and transactions, and the rule for when a transaction
+//! is acknowledged.
 //!
-//! Hooks are called in one order, which the concurrency control enforces: *observe under
-//! protection; append before publish; publish before release.*
+//! The concurrency control enforces the order of the hooks: *observe under protection; append
+//! before publish; publish before release.*
 //!
 //! A transaction is **pre-committed** once its writes are installed and its locks released,
-//! **hardened** once its own frame is durable, and **acknowledged** once [`admits`] holds for it.
+//! **hardened** once its own frame is durable, and **acknowledged** once [`admits`] holds for the
+//! transaction.
 
 pub(crate) mod arrival;
 pub(crate) mod counters;
@@ -49,16 +50,16 @@ use settings::{EPOCH, LogSettings};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a protocol keeps of recently used rows, beside the rows.
+/// A protocol's data about recently used rows, kept beside the rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HotRows {
     /// The most rows that had a place at once.
     pub slots: u64,
-    /// Memory of these places in bytes.
+    /// Memory of the places in bytes.
     pub bytes: u64,
 }
 
-/// A row, or a gap between rows, of which a protocol knows the stamp.
+/// A row, or a gap between rows, together with the stamp.
 pub struct RowRef<'r, S> {
     pub stamp: &'r S,
     /// The table of a row; `None` for a gap.
@@ -67,7 +68,7 @@ pub struct RowRef<'r, S> {
     pub key: &'r [u8],
 }
 
-// Not derived: that would ask for a stamp that can be copied.
+// Not derived: a derived `Clone` would require a stamp that can be copied.
 impl<S> Clone for RowRef<'_, S> {
     fn clone(&self) -> Self {
         *self
@@ -87,7 +88,7 @@ impl<'r, S> RowRef<'r, S> {
         RowRef { stamp, table: None, key: &[] }
     }
 
-    /// The same row or gap, with a stamp that is part of its stamp.
+    /// Returns the same row or gap, with a part of its stamp as the stamp.
     #[inline(always)]
     pub fn with_stamp<T>(self, stamp: &'r T) -> RowRef<'r, T> {
         RowRef { stamp, table: self.table, key: self.key }
@@ -95,18 +96,18 @@ impl<'r, S> RowRef<'r, S> {
 }
 
 /// The hooks of a protocol into reading, writing and committing. The defaults do nothing: a
-/// protocol without row stamps only has to state what its transactions need.
+/// protocol without row stamps only has to state the needs of its transactions.
 pub trait LoggingProtocol: Send + Sync + Sized + 'static {
     /// Whether readers stamp rows for data records too. If so, every transaction reserves its frame
-    /// and calls `publish_read` before it validates, as commands always do.
+    /// and calls `publish_read` before validation, as commands always do.
     const TRACKS_READERS: bool = false;
-    /// Whether a transaction writes a record to each stream whose rows it changed, with only these
-    /// rows.
+    /// Whether a transaction writes a record to each stream of its changed rows, with only the rows
+    /// of the stream.
     const PARTITIONED: bool = false;
     /// Whether blind writes matter: then `observe_read` is called for every row that was read, also
-    /// if it is overwritten. Otherwise an overwritten row counts as read.
+    /// for an overwritten row. Otherwise an overwritten row counts as read.
     const TELLS_BLIND_WRITES: bool = false;
-    /// Whether calls are logged before they run, and nothing else is: see [`Self::arrive`].
+    /// Whether calls are logged before execution, and nothing else is logged: see [`Self::arrive`].
     const LOGS_FIRST: bool = false;
     /// Logging metadata of a row, or of a gap between rows.
     type RowStamp: Default + Send + Sync + 'static;
@@ -119,46 +120,47 @@ pub trait LoggingProtocol: Send + Sync + Sized + 'static {
     fn end_session(&self, txn: Self::TxnStamp) {
         drop(txn);
     }
-    /// Called before a session appends to `stream`, while it holds no lock and no reservation.
+    /// Called before a session appends to `stream`, while the session holds no lock and no
+    /// reservation.
     fn enter_stream(&self, writer: &mut Writer, stream: usize) {
         let _ = (writer, stream);
     }
-    /// Called now and then by busy sessions, while they hold no lock and no reservation.
+    /// Called now and then by busy sessions that hold no lock and no reservation.
     fn housekeep(&self) {}
-    /// Called when a transaction begins. `record` is the requested kind; a command that is too long
-    /// is logged as data.
+    /// Called when a transaction begins. `record` is the requested kind; an overlong command is
+    /// logged as data.
     fn begin(&self, txn: &mut Self::TxnStamp, record: RecordKind) {
         let _ = (txn, record);
     }
-    /// Prefetches the stamp of a row that the transaction will observe when it commits.
+    /// Prefetches the stamp of a row that the transaction will observe at commit.
     fn prefetch(&self, row: &Self::RowStamp) {
         let _ = row;
     }
-    /// Called for a row or gap that the transaction has read, while it is protected or before it is
-    /// validated. For rows it is called when they are read, or at commit; not for a row that the
-    /// transaction overwrites, unless `TELLS_BLIND_WRITES`.
+    /// Called for a row or gap that the transaction has read, during its protection or before its
+    /// validation. The call for a row is at the read or at commit; an overwritten row gets no call,
+    /// unless `TELLS_BLIND_WRITES`.
     fn observe_read(&self, row: &Self::RowStamp, txn: &mut Self::TxnStamp) {
         let _ = (row, txn);
     }
-    /// Called for a row that the transaction overwrites, or a gap that it inserts into, under write
-    /// protection. For rows it is called at commit, before `append`.
+    /// Called for a row that the transaction overwrites, or a gap that receives an insert, under
+    /// write protection. The call for a row is at commit, before `append`.
     fn observe_write(&self, row: &Self::RowStamp, txn: &mut Self::TxnStamp) {
         let _ = (row, txn);
     }
 
-    /// How far replay of this transaction as a command would lag behind the rest of replay, in
+    /// Returns the lag of this transaction, if replayed as a command, behind the rest of replay, in
     /// commands: a measure of how critical its path is.
     fn replay_lag(&self, txn: &Self::TxnStamp) -> u64 {
         let _ = txn;
         0
     }
-    /// Called before `append` or `arrive`, for a transaction with an earlier one in its session's
-    /// order that is not durable: the frontier may not admit it before it has reached `order`,
-    /// which is what that one needs.
+    /// Called before `append` or `arrive` if an earlier transaction in the session's order is not
+    /// durable: the frontier may not admit `txn` before the frontier has reached `order`, the needs
+    /// of the earlier transaction.
     fn follow(&self, txn: &mut Self::TxnStamp, order: &Needs);
-    /// The order point: logs the transaction, which has its version, chosen while its write set is
-    /// protected. Reserves its frame; the caller fills it. A protocol that draws a number and a
-    /// position in one step holds a latch of the stream meanwhile; between the two nothing
+    /// The order point: logs the transaction, which has a version, chosen while the write set is
+    /// protected. Reserves the frame; the caller fills the frame. A protocol that draws a number
+    /// and a position in one step holds a latch of the stream meanwhile; between the two nothing
     /// allocates or waits. Called only where there is a log.
     #[inline]
     fn append<'w, M: Stamp>(
@@ -170,10 +172,10 @@ pub trait LoggingProtocol: Send + Sync + Sized + 'static {
         draft.compose(|_| ()).reserve()
     }
 
-    /// Logs a call that will access the partitions in `set`, before it runs: calls `enter`, which
-    /// enters the queues of these partitions, and then `draft` with the call's version, so that no
-    /// other call of one of them arrives in between. `None` if `enter` has returned false: nothing
-    /// is logged then.
+    /// Logs a call to the partitions in `set` before execution: calls `enter`, which enters the
+    /// queues of the partitions, and then `draft` with the call's version, so that no other call to
+    /// one of the partitions arrives in between. Returns `None`, and logs nothing, if `enter` has
+    /// returned false.
     fn arrive<'d, 'w: 'd, M: Stamp>(
         &self,
         txn: &mut Self::TxnStamp,
@@ -185,18 +187,18 @@ pub trait LoggingProtocol: Send + Sync + Sized + 'static {
         let _ = (txn, set, epoch, enter, draft);
         unreachable!("calls are logged when they commit")
     }
-    /// Where calls are logged before they run: called for the partitions that a transaction holds
-    /// which is not a call.
+    /// Called for the partitions held by a transaction that is not a call, where calls are logged
+    /// before execution.
     fn observe_partitions(&self, set: u64, txn: &mut Self::TxnStamp) {
         let _ = (set, txn);
     }
 
-    /// Stamps a row or gap with this reader: a command, unless `TRACKS_READERS`. Called after
+    /// Stamps a row or gap with the reader: a command, unless `TRACKS_READERS`. Called after
     /// `append`, and before validation or under a lock.
     fn publish_read(&self, row: RowRef<'_, Self::RowStamp>, txn: &mut Self::TxnStamp) {
         let _ = (row, txn);
     }
-    /// Stamps a row with this writer, before its write protection ends.
+    /// Stamps a row with the writer, before the row's write protection ends.
     fn publish_write(&self, row: RowRef<'_, Self::RowStamp>, txn: &mut Self::TxnStamp) {
         let _ = (row, txn);
     }
@@ -206,44 +208,44 @@ pub trait LoggingProtocol: Send + Sync + Sized + 'static {
         let _ = (to, from, txn);
     }
 
-    /// Called for a transaction that gets no record, before `needs`: the highest version of the
-    /// rows that it has read, [`Tid::NONE`] if there is none.
+    /// Called before `needs` for a transaction without a record: `highest` is the highest version
+    /// of the rows read, [`Tid::NONE`] if there is none.
     fn observe_versions(&self, highest: Tid, txn: &mut Self::TxnStamp) {
         let _ = (highest, txn);
     }
-    /// Called before the tombstone of a row that was deleted by this version is removed, or an
-    /// index entry that this version of its row does not match. Transactions that find nothing
-    /// there depend on the version: for protocols that do not keep that in stamps of gaps.
+    /// Called before the removal of the tombstone of a row that was deleted by `version`, or of an
+    /// index entry that does not match `version` of its row. Transactions that find nothing there
+    /// depend on `version`: for protocols that do not keep the dependency in stamps of gaps.
     fn removes(&self, version: Tid) {
         let _ = version;
     }
 
-    /// Adds to `needs`, which is empty, what must be durable before the transaction is
-    /// acknowledged: its own frame, if any, and all that it depends on.
+    /// Adds to the empty `needs` everything that must be durable before the acknowledgement of the
+    /// transaction: its own frame, if any, and all its dependencies.
     fn needs(&self, txn: &mut Self::TxnStamp, own: Option<(usize, Lsn)>, needs: &mut Needs);
 }
 
 /// A protocol that writes a log.
 pub trait StartsOnLog: LoggingProtocol {
-    /// Its name in the manifest.
+    /// The protocol's name in the manifest.
     const NAME: &'static str;
-    /// Whether its records carry vectors.
+    /// Whether records carry vectors.
     const VECTORS: bool;
-    /// How recovery reads the stamps of its records.
+    /// How recovery reads the stamps of the records.
     const STAMPS: StampFormat = StampFormat::Empty;
-    /// Whether its records also carry lists of predecessors.
+    /// Whether records also carry lists of predecessors.
     const PREDECESSORS: bool = false;
-    /// If its records have numbers, and its streams state marks: the value of the setting
-    /// [`hyades_wal::MARKS`].
+    /// The value of the setting [`hyades_wal::MARKS`], if records have numbers and streams state
+    /// marks.
     const MARKS: Option<&'static str> = None;
     /// The length of an epoch, unless [`LogSettings::epoch`] is set.
     const EPOCH: Duration = EPOCH;
-    /// Whether changed rows go into frames of their own under these settings.
+    /// Whether changed rows go into separate frames under `settings`.
     fn rows(settings: &LogSettings) -> RowFrames {
         let _ = settings;
         RowFrames::None
     }
-    /// What it keeps of recently used rows, for the metrics.
+    /// Returns the protocol's data about recently used rows, for the metrics.
     fn hot_rows(&self) -> HotRows {
         HotRows::default()
     }
@@ -251,7 +253,7 @@ pub trait StartsOnLog: LoggingProtocol {
     fn start(context: &StartContext<'_>) -> Self;
 }
 
-/// What a protocol needs to start.
+/// The context for the start of a protocol.
 pub struct StartContext<'g> {
     pub log: &'g Log,
     pub settings: &'g LogSettings,
@@ -270,52 +272,52 @@ pub struct StartContext<'g> {
     pub partitions: usize,
 }
 
-/// The stamp of a record that has a number.
+/// The stamp of a record with a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NumberStamp {
     pub number: u64,
-    /// Where only transactions that have read need the common mark: whether this one has.
+    /// Whether the transaction has read, where only transactions with reads need the common mark.
     pub has_read: Option<bool>,
-    /// Whether this record is the one counted for its transaction: exactly one of several is.
+    /// Whether this record counts for its transaction: exactly one of several records does.
     pub counts: bool,
-    /// Where a transaction may have several records: the streams that have one.
+    /// The streams with a record of the transaction, where a transaction may have several records.
     pub written: Option<u64>,
 }
 
 /// How recovery reads the stamps of a protocol's records. Each protocol's file has the reader
-/// beside what writes them.
+/// beside the writer of stamps.
 #[derive(Clone, Copy, Debug)]
 pub enum StampFormat {
     /// Records have no stamps.
     Empty,
     Number {
         read: NumberReader,
-        /// Reads the TID, where the stamp states it and the head does not.
+        /// Reads the TID, where the stamp states the TID and the head does not.
         version: Option<VersionReader>,
     },
     Vectors {
         read: VectorReader,
-        /// Leaves `stamp` behind the stamp; `None` where only `read` can tell its end.
+        /// Advances `stamp` past the stamp; `None` where only `read` can tell the end.
         skip: Option<StampSkipper>,
     },
 }
 
-/// Reads the stamp of a record of version `tid`, and stores what the record needs in `needs`, by
-/// frontier slot. `needs` is zeroed and as long as the frontier; its last slot is the common
-/// mark (the lowest of all streams). `None` if the stamp is malformed.
+/// Reads the stamp of a record of version `tid`, and stores the record's needs in `needs`, by
+/// frontier slot. `needs` is zeroed and as long as the frontier; the last slot is the common mark
+/// (the lowest of all streams). `None` if the stamp is malformed.
 pub type NumberReader = fn(tid: Tid, stamp: &mut &[u8], needs: &mut [Lsn]) -> Option<NumberStamp>;
 
-/// Reads the TID of a record whose stamp, and what follows, is given.
+/// Reads the TID of a record, from the stamp and the bytes after the stamp.
 pub type VersionReader = fn(stamp: &[u8]) -> Option<Tid>;
 
-/// Reads the stamp of a record. The error says what is malformed.
+/// Reads the stamp of a record. The error names the malformed part.
 pub type VectorReader =
     fn(kind: StampKind, stamp: &mut &[u8], out: VectorStamp<'_>) -> Result<(), &'static str>;
 
-/// Leaves `stamp` behind a record's stamp; `None` if that is malformed.
+/// Advances `stamp` past a record's stamp; `None` if the stamp is malformed.
 pub type StampSkipper = fn(kind: StampKind, stamp: &mut &[u8]) -> Option<()>;
 
-/// What decides which vectors a stamp has.
+/// The properties that decide the vectors of a record's stamp.
 #[derive(Clone, Copy, Debug)]
 pub struct StampKind {
     pub command: bool,
@@ -326,15 +328,15 @@ pub struct StampKind {
 
 /// Where the vectors of a stamp go, by stream.
 pub struct VectorStamp<'o> {
-    /// The anchor in effect: components at or below it are left out of the stamp.
+    /// The anchor in effect: components at or below the anchor are left out of the stamp.
     pub anchor: &'o [Lsn],
-    /// What the record needs to be live.
+    /// The positions that the record needs to be live.
     pub validity: &'o mut [Lsn],
-    /// What it must be replayed after.
+    /// The positions after which the record must be replayed.
     pub order: &'o mut [Lsn],
     pub predecessors: &'o mut Vec<Predecessor>,
-    /// The slots of partitions that a call may access, where it was logged before it ran.
+    /// The slots of partitions that a call may access, if the call was logged before execution.
     pub slots: &'o mut Option<u64>,
-    /// Outcomes of calls that were logged before they ran.
+    /// Outcomes of calls that were logged before execution.
     pub outcomes: &'o mut Vec<StatedSum>,
 }

@@ -1,4 +1,4 @@
-//! No log: every transaction is acknowledged as it pre-commits, and none survives. The baseline.
+//! No log: every transaction is acknowledged at pre-commit, and none survives. The baseline.
 
 use super::{LoggingProtocol, Needs};
 use hyades_wal::Lsn;

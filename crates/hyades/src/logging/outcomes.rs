@@ -1,20 +1,20 @@
-//! Checksums of the outcomes of calls that were logged before they ran. Their records cannot state
-//! them, so later records do: replay finds out, and names, a procedure that is not deterministic.
+//! Checksums of the outcomes of calls that were logged before execution. The call's record cannot
+//! state the outcome, so later records do: replay finds, and names, a nondeterministic procedure.
 //!
-//! A session sums up the outcomes of the calls that it has run, by epoch and procedure. When it
-//! runs one of another epoch, or is idle, it hands its sums over, and the next record of any
-//! session states them. Replay adds up, for each epoch and procedure, what is stated and what it
-//! has found. Sums are over sets: the order in which calls end does not matter, and calls of a
-//! procedure may be stated in several records. Which calls a sum is over is a sum as well, of their
-//! places. Where that differs from what replay has run, calls or statements are lost, skipped, or
-//! not stated yet; then nothing is compared.
+//! A session sums up the outcomes of its calls, by epoch and procedure. When the session runs a
+//! call of another epoch, or is idle, it hands the sums over, and the next record of any session
+//! states the sums. Replay adds up, for each epoch and procedure, the stated outcomes and the
+//! outcomes found. Sums are over sets: the order in which calls end does not matter, and calls of a
+//! procedure may be stated in several records. The set of calls is identified by a sum as well, of
+//! the calls' places. Where the sum of places differs from the sum of the replayed calls, calls or
+//! statements are lost, skipped, or not stated yet; then nothing is compared.
 //!
-//! What is not compared: calls behind the last statement, thus about those of the last two epochs
-//! before the log ends; and epochs of which a crash has lost a call.
+//! Not compared are calls behind the last statement, thus about the calls of the last two epochs
+//! before the log ends; and epochs with a call lost in a crash.
 //!
-//! An outcome is whether the call has committed. For one place in [`EXAMINED`] it is a checksum of
-//! what was written, too: all of a procedure that is not deterministic get there soon, and most
-//! calls cost no more than an addition.
+//! An outcome is whether the call has committed. For one place in [`EXAMINED`] the outcome is a
+//! checksum of the writes, too: every nondeterministic procedure soon has a call at such a place,
+//! and most calls cost no more than an addition.
 
 use crate::storage::row::{push_varint, take, take_varint};
 use hyades_platform::epoch::EpochNumber;
@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Of as many calls, the writes of one are examined.
+/// The writes of one call in `EXAMINED` are examined.
 const EXAMINED: u64 = 8;
 
 /// The most sums that a record states.
@@ -35,12 +35,12 @@ const MAX_STATED: usize = 32;
 pub(crate) struct CallPlace(u64);
 
 impl CallPlace {
-    /// `start`: of the frame of its record.
+    /// `start`: the start of the frame of the call's record.
     pub fn new(stream: StreamId, start: Lsn) -> CallPlace {
         CallPlace(mix(mix(u64::from(stream.0)) ^ start))
     }
 
-    /// The outcome of the call; `written` returns a checksum of what it has written.
+    /// Returns the outcome of the call; `written` returns a checksum of the call's writes.
     pub fn outcome(self, committed: bool, written: impl FnOnce() -> u32) -> CallSum {
         let is_examined = committed && self.0.is_multiple_of(EXAMINED);
         let ended = u64::from(committed) << 32;
@@ -49,7 +49,7 @@ impl CallPlace {
     }
 }
 
-/// A bijection that spreads what differs little.
+/// A bijection that spreads values with small differences.
 fn mix(mut bits: u64) -> u64 {
     bits = (bits ^ bits >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     bits = (bits ^ bits >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
@@ -59,9 +59,9 @@ fn mix(mut bits: u64) -> u64 {
 /// Sums over a set of calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CallSum {
-    /// Which calls.
+    /// The sum of the calls' places.
     pub places: u64,
-    /// Their outcomes.
+    /// The sum of the calls' outcomes.
     pub outcomes: u32,
 }
 
@@ -81,7 +81,7 @@ pub(crate) struct StatedSum {
     pub sum: CallSum,
 }
 
-/// Adds to the sum for the epoch and procedure of `more`, or begins one.
+/// Adds to the sum for the epoch and procedure of `more`, or begins a sum.
 fn add_to(sums: &mut Vec<StatedSum>, more: StatedSum) {
     let is_same = |sum: &&mut StatedSum| (sum.epoch, sum.procedure) == (more.epoch, more.procedure);
     match sums.iter_mut().rev().find(is_same) {
@@ -90,12 +90,12 @@ fn add_to(sums: &mut Vec<StatedSum>, more: StatedSum) {
     }
 }
 
-/// The sums of a session, of calls that it has run.
+/// The sums of a session, over the session's calls.
 #[derive(Debug, Default)]
 pub(crate) struct SessionOutcomes(Vec<StatedSum>);
 
 impl SessionOutcomes {
-    /// Adds a call. Hands over what is of other epochs.
+    /// Adds a call. Hands over sums of other epochs.
     pub fn add(&mut self, call: StatedSum, unstated: &UnstatedOutcomes) {
         if self.0.first().is_some_and(|first| first.epoch != call.epoch) {
             self.hand_over(unstated);
@@ -103,13 +103,13 @@ impl SessionOutcomes {
         add_to(&mut self.0, call);
     }
 
-    /// Hands all over.
+    /// Hands over all sums.
     pub fn hand_over(&mut self, unstated: &UnstatedOutcomes) {
         unstated.add(&mut self.0);
     }
 }
 
-/// Sums that the next record of any session is to state.
+/// Sums for the next record of any session to state.
 #[derive(Debug, Default)]
 pub(crate) struct UnstatedOutcomes {
     /// Whether there are any. Relaxed: a hint.
@@ -118,7 +118,7 @@ pub(crate) struct UnstatedOutcomes {
 }
 
 impl UnstatedOutcomes {
-    /// Takes over `more`, and leaves it empty.
+    /// Takes over `more`, and leaves `more` empty.
     pub fn add(&self, more: &mut Vec<StatedSum>) {
         if more.is_empty() {
             return;
@@ -128,7 +128,7 @@ impl UnstatedOutcomes {
         self.any.store(true, Ordering::Relaxed);
     }
 
-    /// Moves some to `to`, if there are any and no other session does so.
+    /// Moves some sums to `to`, if there are any and no other session does so.
     #[inline]
     pub fn take(&self, to: &mut Vec<StatedSum>) {
         if self.any.load(Ordering::Relaxed) {
@@ -145,7 +145,7 @@ impl UnstatedOutcomes {
     }
 }
 
-/// Appends sums: their number, and for each the epoch, the procedure, and the two sums.
+/// Appends sums: the number of sums, and for each the epoch, the procedure, and the two sums.
 pub(crate) fn push_sums(out: &mut Vec<u8>, sums: &[StatedSum]) {
     push_varint(out, sums.len() as u64);
     for StatedSum { epoch, procedure, sum } in sums {
@@ -156,7 +156,7 @@ pub(crate) fn push_sums(out: &mut Vec<u8>, sums: &[StatedSum]) {
     }
 }
 
-/// Reads what [`push_sums`] has written, and calls `each`; `None` if it is malformed.
+/// Reads the output of [`push_sums`], and calls `each`; `None` if malformed.
 pub(crate) fn take_sums(bytes: &mut &[u8], mut each: impl FnMut(StatedSum)) -> Option<()> {
     for _ in 0..take_varint(bytes)? {
         let epoch = EpochNumber(take_varint(bytes)?);
@@ -168,7 +168,7 @@ pub(crate) fn take_sums(bytes: &mut &[u8], mut each: impl FnMut(StatedSum)) -> O
     Some(())
 }
 
-/// What was stated and what replay has found, by epoch and procedure.
+/// The stated outcomes and the outcomes found by replay, by epoch and procedure.
 #[derive(Debug, Default)]
 pub(crate) struct ComparedOutcomes(BTreeMap<(EpochNumber, u32), [CallSum; 2]>);
 
@@ -177,17 +177,17 @@ impl ComparedOutcomes {
         self.0.entry((addend.epoch, addend.procedure)).or_default()[side].add(addend.sum);
     }
 
-    /// Adds what a record states.
+    /// Adds a sum stated by a record.
     pub fn stated(&mut self, sum: StatedSum) {
         self.add(sum, 0);
     }
 
-    /// Adds a call that was replayed.
+    /// Adds a replayed call.
     pub fn found(&mut self, call: StatedSum) {
         self.add(call, 1);
     }
 
-    /// Takes over what another thread has added.
+    /// Takes over the sums of another thread.
     pub fn merge(&mut self, other: ComparedOutcomes) {
         for (key, sums) in other.0 {
             let mine = self.0.entry(key).or_default();
@@ -195,7 +195,8 @@ impl ComparedOutcomes {
         }
     }
 
-    /// The first epoch in which outcomes of calls are not as stated, and the procedures of these.
+    /// Returns the first epoch with outcomes of calls that differ from the statement, and the
+    /// procedures.
     pub fn differing(&self) -> Option<(EpochNumber, Vec<u32>)> {
         let differs = |[stated, found]: &[CallSum; 2]| {
             stated.places == found.places && stated.outcomes != found.outcomes

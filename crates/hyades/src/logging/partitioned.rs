@@ -1,4 +1,4 @@
-//! Records by partition: the changes of each partition in a record of its own, in the partition's
+//! Records by partition: the changes of each partition in a separate record, in the partition's
 //! stream.
 
 use super::draft::{Draft, Reserved, encode_write, write_parts};
@@ -9,10 +9,10 @@ use hyades_wal::{FrameKind, Lsn, Reservation, Writer};
 use smallvec::SmallVec;
 use std::ops::Range;
 
-/// The most partitions: a set of them has a bit for each.
+/// The most partitions: a set of partitions has a bit for each.
 const MAX_PARTITIONS: usize = 64;
 
-/// A record of the transaction: its stream, and where its bytes and its stamp are in the session's
+/// A record of the transaction: the stream, and the ranges of bytes and stamp in the session's
 /// buffer.
 struct PartitionRecord {
     stream: usize,
@@ -20,7 +20,7 @@ struct PartitionRecord {
     stamp: Range<usize>,
 }
 
-/// Records in several streams, ascending, and their positions once they have some.
+/// Records in several streams, ascending, and their positions once reserved.
 pub(super) struct PartitionRecords<'w> {
     places: SmallVec<[Reservation<'w>; 8]>,
     records: SmallVec<[PartitionRecord; 8]>,
@@ -28,7 +28,7 @@ pub(super) struct PartitionRecords<'w> {
 }
 
 impl PartitionRecords<'_> {
-    /// Stream and end of the first record.
+    /// Returns stream and end of the first record.
     pub fn position(&self) -> Option<(usize, Lsn)> {
         let (record, place) = (self.records.first()?, self.places.first()?);
         Some((record.stream, place.end()))
@@ -48,13 +48,13 @@ impl PartitionRecords<'_> {
         }
     }
 
-    /// All frames keep their positions and have no content.
+    /// Voids all frames, which keep their positions and have no content.
     pub fn void(self) {
         self.places.into_iter().for_each(Reservation::void);
     }
 }
 
-/// The records of a transaction, whose bytes are known but for what depends on their positions.
+/// The records of a transaction, with known bytes except for the parts that depend on positions.
 pub(crate) struct ComposedPartitions<'w> {
     writer: &'w mut Writer,
     records: Box<PartitionRecords<'w>>,
@@ -74,8 +74,8 @@ impl<'w> ComposedPartitions<'w> {
 
 impl<'d, 'w, S: Stamp> Draft<'d, 'w, S> {
     /// Puts a record together for each partition that the transaction writes to. `partition` gives
-    /// the partition of a write; `encode` appends the stamp of the record in this stream, given the
-    /// set of all streams that have one.
+    /// the partition of a write; `encode` appends the stamp of the record in a stream, given the
+    /// set of all streams with a record.
     pub fn compose_by_partition(
         self,
         mut partition: impl FnMut(&Write<'d, S>) -> usize,
@@ -89,7 +89,7 @@ impl<'d, 'w, S: Stamp> Draft<'d, 'w, S> {
         payload.clear();
         let mut records: SmallVec<[PartitionRecord; 8]> = SmallVec::new();
         for stream in (0..MAX_PARTITIONS).filter(|stream| written >> stream & 1 == 1) {
-            // Each record states when the epoch began, since any may be the one that is found.
+            // Each record states when the epoch began, since any record may be the one found.
             let mut head = RecordHead { tid, epoch_us, ..RecordHead::default() };
             let start = payload.len();
             let mut begin = |head: &RecordHead, payload: &mut Vec<u8>| {
@@ -109,13 +109,13 @@ impl<'d, 'w, S: Stamp> Draft<'d, 'w, S> {
                 head.continued = Some(write_parts(writer, stream, &payload[body_at..]));
                 stamp = begin(&head, payload);
             }
-            // Before a number is drawn: other sessions may wait for the next one until all
+            // Before a number is drawn: other sessions may wait for the next number until all
             // positions are known.
             let length = payload.len() - start;
             assert!(length <= writer.max_payload(), "a record's head is too long for a frame");
             records.push(PartitionRecord { stream, bytes: start..payload.len(), stamp });
         }
-        // With room for the positions: nothing is allocated once they are reserved.
+        // With room for the positions: nothing is allocated after the reservation.
         let places = SmallVec::with_capacity(records.len());
         let records = Box::new(PartitionRecords { places, records, payload });
         ComposedPartitions { writer, records }

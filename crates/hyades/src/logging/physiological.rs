@@ -1,26 +1,25 @@
 //! Physiological logging: one stream; a frame for each changed row with before- and after-image,
-//! then a frame that states that the transaction has committed (Malviya, Weisberg, Madden,
-//! Stonebraker: "Rethinking Main Memory OLTP Recovery", ICDE 2014, section IV, after ARIES). The
-//! baseline for command logging.
+//! then a frame that states the commit (Malviya, Weisberg, Madden, Stonebraker: "Rethinking Main
+//! Memory OLTP Recovery", ICDE 2014, section IV, after ARIES). The baseline for command logging.
 //!
 //! Rows are named by table and primary key, not by page. Only changed columns are logged, before
 //! and after ("differential logging"); an insert has no before-image. As in the paper all frames
 //! are written together when the transaction commits, and there is no begin record.
 //!
-//! Recovery repeats history: every row frame is redone as it is read, whether its transaction
-//! committed or not. A *group* of row frames is complete only if the frame that ends it is in the
-//! valid prefix of the stream; the others are undone at the end, backwards, from their
-//! before-images. A transaction reserves all its frames, the last one included, while it holds its
-//! write locks. So no frame that follows those of a lost transaction in the valid prefix changes
-//! its rows, and undoing it reverts nothing else.
+//! Recovery repeats history: every row frame is redone when read, whether the transaction committed
+//! or not. A *group* of row frames is complete only if the frame that ends the group is in the
+//! valid prefix of the stream; incomplete groups are undone at the end, backwards, from the
+//! before-images. A transaction reserves all its frames, the last frame included, while it holds
+//! its write locks. So after the frames of a lost transaction no frame in the valid prefix changes
+//! the same rows, and the undo reverts nothing else.
 //!
 //! *Removal of the undo pass* (section IV, B): rows are installed at commit and checkpoint images
-//! hold only committed rows, so before-images are not needed if recovery buffers a group until it
-//! has read its last frame. Then they are not logged.
+//! hold only committed rows, so before-images are not needed if recovery buffers a group until the
+//! last frame has been read. Then before-images are not logged.
 //! [`ResearchSettings::undo`](super::settings::ResearchSettings::undo) chooses.
 //!
-//! Acknowledgement is as under serial logging: a writer waits for its last frame, a reader for all
-//! that was reserved before it ended. Rows have no stamps. There are no command records.
+//! Acknowledgement is as under serial logging: a writer waits for its last frame, a reader for
+//! everything reserved before the reader ended. Rows have no stamps. There are no command records.
 
 use super::draft::{Draft, Reserved};
 use super::row_frame::RowFrames;
@@ -43,10 +42,10 @@ impl LoggingProtocol for Physiological {
 
     fn txn_stamp(&self) {}
 
-    /// What is later in the stream is lost with what is earlier.
+    /// The loss of a frame includes all later frames of the stream.
     fn follow(&self, _: &mut (), _: &Needs) {}
 
-    /// The changes, row by row, then a record that states only that the transaction has committed.
+    /// Logs the changes, row by row, then a record that only states the commit.
     fn append<'w, M: Stamp>(&self, _: &mut (), mut draft: Draft<'_, 'w, M>) -> Reserved<'w> {
         let first = draft.write_rows(self.rows, self.most);
         draft.compose_after(first).reserve()

@@ -1,26 +1,25 @@
 //! Plover: parallel logging by partitions (Zhou, Guo, Hu, Qian, Zhou: "Plover: parallel logging for
-//! replication systems", Frontiers of Computer Science 14(4), 2020), as the Taurus paper runs it
+//! replication systems", Frontiers of Computer Science 14(4), 2020), as run by the Taurus paper
 //! (VLDB 2020, section 5).
 //!
 //! Rows are partitioned among the streams by their keys, and each stream has a counter. A
-//! transaction that touched rows of some partitions draws one number above the counters of all of
-//! them, partitions that it only read included, and raises them all to it in one step. It writes a
-//! record to each partition that it wrote to, with that partition's changes, the number, and the
-//! set of partitions with a record. So numbers grow along every stream, and along every dependency,
-//! because two dependent transactions have touched a partition in common; except that under silo,
-//! which validates before it draws, one that overwrites what another has read may draw a lower
-//! number: nothing that is recovered needs that order (docs/protocols/plover.md).
+//! transaction draws a number above the counters of all touched partitions, including partitions
+//! that the transaction only read, and raises these counters to the number in one step. The
+//! transaction writes a record to each written partition, with the partition's changes, the number,
+//! and the set of partitions with a record. So numbers grow along every stream, and along every
+//! dependency, because two dependent transactions have touched a common partition; except that
+//! under silo, which validates before the draw, an overwriter of rows read by another transaction
+//! may draw a lower number: nothing that is recovered needs that order (docs/protocols/plover.md).
 //!
 //! A transaction is acknowledged, and belongs to the recovered state, iff its number is not above
-//! the common mark (the lowest of all streams): then all its records are durable, and so are
-//! those of all that it depends on. Each stream is replayed alone. Checking only the touched
-//! partitions, as the paper's description suggests, is not enough: docs/protocols/plover.md, has
-//! the sequence.
+//! the common mark (the lowest of all streams): then all records of the transaction and of its
+//! dependencies are durable. Each stream is replayed alone. Checking only the touched partitions,
+//! as the paper's description suggests, is not enough: docs/protocols/plover.md has the sequence.
 //!
-//! The stamp of a row is the set of partitions that have written to it: its own; that of a gap has
-//! those of the keys deleted from it. So readers of absent keys know which partitions they touch. A
-//! row that was not written since the log was opened touches none: it is durable, and so it orders
-//! nothing.
+//! The stamp of a row is the set of partitions that have written to the row: the row's own
+//! partition. The stamp of a gap has the partitions of the keys deleted from the gap. So readers of
+//! absent keys know the touched partitions. A row not written since the log was opened touches no
+//! partition: the row is durable, and so orders nothing.
 //!
 //! Column deltas are sound: the version that a delta follows has a lower number. There are no read
 //! stamps, so commands cannot be replayed: data records only.
@@ -46,14 +45,14 @@ pub(crate) struct Plover {
 /// State of a session's transaction. Sets have a bit for each partition.
 #[derive(Default)]
 pub(crate) struct Touched {
-    /// Partitions that it depends on or writes to.
+    /// Partitions that the transaction depends on or writes to.
     touched: u64,
-    /// The highest number that it follows in its session's order.
+    /// The highest number that the transaction follows in the session's order.
     follows: u64,
     number: u64,
 }
 
-/// The partitions in a set, ascending.
+/// Returns the partitions in a set, ascending.
 fn members(mut set: u64) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         let next = (set != 0).then(|| set.trailing_zeros() as usize)?;
@@ -63,7 +62,7 @@ fn members(mut set: u64) -> impl Iterator<Item = usize> {
 }
 
 impl Plover {
-    /// The partition of a row: the stream that its changes go to.
+    /// Returns the partition of a row: the stream of the row's changes.
     fn partition(&self, table: u32, key: &[u8]) -> usize {
         let mut hash = u64::from(table) + 1;
         for word in key.chunks(8) {
@@ -72,14 +71,14 @@ impl Plover {
             hash = (hash ^ u64::from_le_bytes(bytes)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
             hash ^= hash >> 32;
         }
-        // The upper bits depend on all bytes of a key, also on the last ones, usually the first to
+        // The upper bits depend on all bytes of a key, also on the last bytes, usually the first to
         // differ.
         ((u128::from(hash) * self.streams as u128) >> 64) as usize
     }
 }
 
-/// Adds to the set of a row or gap. Written under its write protection (a gap's under its leaf's
-/// lock), read by readers within the window that they validate: Release and Acquire.
+/// Adds to the set of a row or gap. Written under the row's write protection (a gap's set under the
+/// leaf's lock), read by readers within the validated window: Release and Acquire.
 fn add(row: &AtomicU64, set: u64) {
     if row.load(Ordering::Relaxed) & set != set {
         row.fetch_or(set, Ordering::AcqRel);
@@ -99,7 +98,8 @@ impl LoggingProtocol for Plover {
         *txn = Touched::default();
     }
 
-    /// Its number is above the numbers of what it follows, whichever partitions these touched.
+    /// Raises the transaction's number above all followed numbers, whichever partitions the
+    /// followed transactions touched.
     fn follow(&self, txn: &mut Touched, order: &Needs) {
         txn.follows = order.iter().map(|(_, number)| number).max().unwrap_or(0);
     }
@@ -114,8 +114,8 @@ impl LoggingProtocol for Plover {
         txn.touched |= row.load(Ordering::Acquire);
     }
 
-    /// A record for each partition written to, all with one number, which is above the counters of
-    /// all partitions touched. These are locked in ascending order while it is drawn.
+    /// Reserves a record for each written partition, all with the same number, above the counters
+    /// of all touched partitions. The counters are locked in ascending order during the draw.
     fn append<'w, M: Stamp>(&self, txn: &mut Touched, draft: Draft<'_, 'w, M>) -> Reserved<'w> {
         let records = draft.compose_by_partition(
             |write| {
@@ -123,8 +123,8 @@ impl LoggingProtocol for Plover {
                 txn.touched |= 1 << partition;
                 partition
             },
-            // Room for the number, which is not known yet; whether this is the first of the
-            // records; the set of all.
+            // Room for the number, which is not known yet; whether the record is the first; the set
+            // of all streams with a record.
             |stream, written, out| {
                 out.extend_from_slice(&[0; 8]);
                 out.push(u8::from(written.trailing_zeros() as usize == stream));
@@ -149,8 +149,8 @@ impl LoggingProtocol for Plover {
         add(to, from.load(Ordering::Acquire));
     }
 
-    /// A reader waits for the last number of each partition that it touched: it may have read from
-    /// that transaction.
+    /// A reader waits for the last number of each touched partition: the reader may have read from
+    /// the transaction with that number.
     fn needs(&self, txn: &mut Touched, own: Option<(usize, Lsn)>, needs: &mut Needs) {
         let number = match own {
             Some(_) => txn.number,
@@ -183,7 +183,7 @@ impl StartsOnLog for Plover {
 }
 
 /// Reads a stamp: the number, 8 bytes; 1 for the first of the transaction's records, else 0; the
-/// set of streams that have one, as a varint.
+/// set of streams with a record, as a varint.
 pub(crate) fn read_stamp(_: Tid, stamp: &mut &[u8], needs: &mut [Lsn]) -> Option<NumberStamp> {
     let streams = needs.len() / 2;
     let number = u64::from_le_bytes(take(stamp, 8)?.try_into().ok()?);

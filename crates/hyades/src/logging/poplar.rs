@@ -1,48 +1,49 @@
-//! Poplar: numbers that grow along reads-from and overwrites, and no other dependency (Zhou, Guo,
+//! Poplar: numbers grow along reads-from and overwrites, and along no other dependency (Zhou, Guo,
 //! Hu, Qian, Zhou, Zhou: "Guaranteeing Recoverability via Partially Constrained Transaction Logs",
 //! 2019, sections 3 to 5).
 //!
-//! *Number* (SSN, algorithm 1). A transaction's number is above those of all rows that it read or
-//! overwrote and above the last one of the stream that its record goes to. It is drawn together
-//! with the position, and it is the transaction's TID: the version of the rows that it wrote, which
-//! optimistic concurrency control validates (section 4.4). So rows and gaps need no stamp, and a
-//! record states it once. Numbers grow along every stream, from writer to reader and from writer to
-//! next writer, but not from a reader to a later writer.
+//! *Number* (SSN, algorithm 1). A transaction's number is above the numbers of all rows read or
+//! overwritten, and above the last number of the record's stream. The number is drawn together with
+//! the position, and is the transaction's TID: the version of the written rows, which optimistic
+//! concurrency control validates (section 4.4). So rows and gaps need no stamp, and a record states
+//! the number once. Numbers grow along every stream, from writer to reader and from writer to next
+//! writer, but not from a reader to a later writer.
 //!
-//! *Marks* (DSN and CSN, algorithm 2; `marks` in the code). A stream states its number in the
-//! log; the lowest stated and durable number of all streams is the common mark, the paper's
-//! CSN, and at recovery its RSNe.
+//! *Marks* (DSN and CSN, algorithm 2; `marks` in the code). A stream states its number in the log;
+//! the lowest stated and durable number of all streams is the common mark, the paper's CSN, and at
+//! recovery the RSNe.
 //!
-//! *Rule* (section 4.3). A transaction that has read is acknowledged, and belongs to the recovered
-//! state, iff its number is not above the common mark: then neither are the numbers of all
-//! transactions whose writes it saw. A transaction of blind writes only saw no writes: it is
-//! acknowledged once its own record is durable, and belongs to the recovered state wherever it is
-//! found. The record states which of the two it is, because recovery has to know (section 5).
+//! *Rule* (section 4.3). A transaction with reads is acknowledged, and belongs to the recovered
+//! state, iff its number is not above the common mark: then no transaction whose writes it saw has
+//! a number above the mark. A transaction of blind writes only saw no writes: the transaction is
+//! acknowledged once its own record is durable, and belongs to the recovered state wherever the
+//! record is found. The record states whether the transaction has read, because recovery has to
+//! know (section 5).
 //!
-//! *What leaves a gap.* A deleted row's version is that of its tombstone, and an index entry that
-//! does not match its row any more leads to the version that made it so. Once they are removed, a
-//! transaction that finds neither depends on them nevertheless. So the highest version with which
-//! something was removed is kept, in one place for all gaps ([`LoggingProtocol::removes`]):
-//! transactions take it for one that they have read. Tombstones are removed in a later epoch, when
-//! it is below all numbers to come, and mostly durable.
+//! *Removals.* The version of a deleted row is the version of the tombstone, and an index entry
+//! that no longer matches its row leads to the version that ended the match. After the removal, a
+//! transaction that finds neither still depends on the version. So the highest version of all
+//! removals is kept, in one place for all gaps ([`LoggingProtocol::removes`]): transactions treat
+//! the kept version as read. Tombstones are removed in a later epoch, when their version is below
+//! all numbers to come, and mostly durable.
 //!
-//! Why replay may order by numbers. The recovered transactions are closed under reads-from, so what
-//! they wrote is right; what remains is the order of the writers of one row, whose numbers are
-//! drawn while it is locked. If a writer in the middle is dead, the later one either made a blind
-//! write, which needs nothing below it, or has a higher number and has read: then it is dead as
-//! well. That is why deltas are sound: a transaction that changes some columns has read that the
-//! row exists, and the version that its delta follows has a lower number.
+//! Why replay may order by numbers. The recovered transactions are closed under reads-from, so
+//! their writes are right; the open question is the order of the writers of a row, whose numbers
+//! are drawn while the row is locked. If a writer in the middle is dead, the later writer either
+//! made a blind write, which needs nothing below it, or has a higher number and has read, and is
+//! dead as well. So deltas are sound: a transaction that changes some columns has read that the row
+//! exists, and a delta follows a version with a lower number.
 //!
-//! Numbers are not a serial order: a reader may have a higher one than the writer that overwrote
-//! what it read. So there are no command records under this protocol.
+//! Numbers are not a serial order: a reader may have a higher number than the overwriter of a row
+//! version that the reader read. So there are no command records under this protocol.
 //!
-//! Departures from the paper (docs/protocols/poplar.md). Its segment index is the log's own order
-//! of reservations: a batch is what is filled without a gap when the flusher starts, at half a
-//! buffer or at its interval. An idle stream raises its number through the same latch and states so
-//! in the log. A transaction that learns anything about rows has read: checking whether a row
-//! exists or a key is free, maintaining an index and changing some columns are reads. The upper
-//! bits of a number are an epoch, for checkpoints, whose cut takes the place of RSNs, and for
-//! snapshots.
+//! Departures from the paper (docs/protocols/poplar.md). The segment index is the log's own order
+//! of reservations: a batch is the part of the log filled without a gap when the flusher starts, at
+//! half a buffer or at the flusher's interval. An idle stream raises its number through the same
+//! latch and states the number in the log. A transaction that learns anything about rows has read:
+//! checking whether a row exists or a key is free, maintaining an index and changing some columns
+//! are reads. The upper bits of a number are an epoch, for checkpoints, whose cut takes the place
+//! of RSNs, and for snapshots.
 
 use super::counters::Counters;
 use super::draft::{Draft, Reserved};
@@ -59,38 +60,40 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(crate) struct Poplar {
     log: Log,
     counters: Arc<Counters>,
-    /// Versions below this one are of earlier incarnations, and durable.
+    /// Versions below `first` are of earlier incarnations, and durable.
     first: Tid,
-    /// The highest version of what was removed: see [`LoggingProtocol::removes`].
+    /// The highest version of all removals: see [`LoggingProtocol::removes`].
     removed: AtomicU64,
 }
 
 /// State of a session's transaction.
 #[derive(Default)]
 pub(crate) struct PoplarTxn {
-    /// The highest version that it has read, if it has no record.
+    /// The highest version read, if the transaction has no record.
     seen: Tid,
     /// The transaction's own number.
     own: u64,
-    /// Whether it had any operation except blind writes, or follows records in other streams; known
-    /// once it has its record.
+    /// Whether the transaction had any operation except blind writes, or follows records in other
+    /// streams; known once the transaction has a record.
     has_read: bool,
-    /// The streams with records that it follows in its session's order, a bit for each.
+    /// The streams with records that the transaction follows in the session's order, a bit for
+    /// each.
     follows: u64,
-    /// The highest number that it follows there, if the common mark has to reach one.
+    /// The highest number followed in the session's order, if the common mark has to reach a
+    /// number.
     follows_number: u64,
 }
 
 impl Poplar {
-    /// The highest number of what it follows in its session's order; `None` if all of that is found
-    /// wherever its own record, in this stream, is found.
+    /// Returns the highest number followed in the session's order; `None` if all followed records
+    /// are found wherever the transaction's own record, in `stream`, is found.
     fn follows(&self, txn: &PoplarTxn, stream: usize) -> Option<u64> {
         let others = txn.follows & !(1 << stream);
         if others == 0 && txn.follows_number == 0 {
             return None;
         }
         let streams = (0..self.log.streams()).filter(|other| others >> other & 1 == 1);
-        // Their records have their numbers by now.
+        // The records have numbers by now.
         let last = streams.map(|other| self.counters.last(other)).max();
         last.max(Some(txn.follows_number))
     }
@@ -119,8 +122,8 @@ impl LoggingProtocol for Poplar {
         }
     }
 
-    /// Algorithm 1. Lines 1 to 4: the draft's TID is above all versions that were read or will be
-    /// overwritten, and above what was removed. Lines 6 to 12: number and position in one step.
+    /// Algorithm 1. Lines 1 to 4: the draft's TID is above all versions read or to be overwritten;
+    /// the number is also above removed versions. Lines 6 to 12: number and position in one step.
     fn append<'w, M: Stamp>(
         &self,
         txn: &mut PoplarTxn,
@@ -142,7 +145,7 @@ impl LoggingProtocol for Poplar {
         let lowest = lowest.max(self.removed.load(Ordering::Acquire) + 1);
         txn.own = (self.counters.lock(stream) + 1).max(lowest);
         let tid = Tid::from_bits(txn.own);
-        // Before the position: a cut of an earlier epoch notes positions below it.
+        // Before the position: a cut of an earlier epoch notes positions below the reservation.
         tid.reach(epoch);
         let mut reserved = record.reserve();
         self.counters.unlock(stream, txn.own);
@@ -157,8 +160,8 @@ impl LoggingProtocol for Poplar {
         txn.seen = highest.max(Tid::from_bits(self.removed.load(Ordering::Acquire)));
     }
 
-    /// Release, before what is removed is unlinked; a transaction that does not find it loads this
-    /// afterwards, Acquire.
+    /// Release, before the removed object is unlinked; a transaction that does not find the object
+    /// loads `removed` afterwards, Acquire.
     fn removes(&self, version: Tid) {
         if !broken!(ForgetRemoved) {
             self.removed.fetch_max(version.bits(), Ordering::AcqRel);
@@ -175,7 +178,7 @@ impl LoggingProtocol for Poplar {
                 return needs.push((Lane::position(stream), end));
             }
             Some(_) => txn.own,
-            // It has no record, and waits for what it read.
+            // Without a record, the transaction waits for the versions read.
             None if txn.seen < self.first => return,
             None => txn.seen.bits(),
         };
@@ -198,8 +201,8 @@ impl StartsOnLog for Poplar {
     }
 }
 
-/// Reads a stamp: the number << 1, plus 1 if the transaction has read: 8 bytes. A record that has
-/// not read only needs to be in the valid prefix.
+/// Reads a stamp: the number << 1, plus 1 if the transaction has read: 8 bytes. The record of a
+/// transaction without reads only needs to be in the valid prefix.
 pub(crate) fn read_stamp(_: Tid, stamp: &mut &[u8], needs: &mut [Lsn]) -> Option<NumberStamp> {
     let both = u64::from_le_bytes(take(stamp, 8)?.try_into().ok()?);
     let (number, has_read) = (both >> 1, both & 1 == 1);
@@ -207,7 +210,7 @@ pub(crate) fn read_stamp(_: Tid, stamp: &mut &[u8], needs: &mut [Lsn]) -> Option
     Some(NumberStamp { number, has_read: Some(has_read), counts: true, written: None })
 }
 
-/// The TID that a stamp states: its number.
+/// Returns the TID in a stamp: the number.
 pub(crate) fn version(stamp: &[u8]) -> Option<Tid> {
     let both = u64::from_le_bytes(*stamp.first_chunk()?);
     Some(Tid::from_bits(both >> 1)).filter(|tid| tid.bits() >> Tid::BITS == 0)

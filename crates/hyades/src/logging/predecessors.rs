@@ -1,42 +1,42 @@
 //! Lists of predecessors in the log. docs/format.md, "Predecessors", is the specification; this
-//! file encodes and decodes them.
+//! file encodes and decodes the lists.
 
 use crate::storage::row::{push_varint, take_varint};
 use hyades_wal::Lsn;
 
-/// Identifies a record: the end of its frame, and its stream in the bits below. 0 identifies none.
+/// Identifies a record: the end of the frame, and the stream in the bits below. 0 is no record.
 pub(crate) type Id = u64;
 
 /// Bits of an [`Id`] for the stream.
 const LANE_BITS: u32 = 6;
 
-/// The id of the record that ends at `end` in stream `lane`.
+/// Returns the id of the record that ends at `end` in stream `lane`.
 #[inline]
 pub(crate) fn id(lane: usize, end: Lsn) -> Id {
     end << LANE_BITS | lane as u64
 }
 
-/// The stream of an id.
+/// Returns the stream of an id.
 #[inline]
 pub(crate) fn lane(id: Id) -> usize {
     (id & ((1 << LANE_BITS) - 1)) as usize
 }
 
-/// The position of an id.
+/// Returns the position of an id.
 #[inline]
 pub(crate) fn end(id: Id) -> Lsn {
     id >> LANE_BITS
 }
 
-/// A record that another one follows.
+/// A record that another record follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Predecessor {
     pub id: Id,
-    /// Whether it was only overwritten, not read: the follower does not need it.
+    /// Whether the record was only overwritten, not read: the follower does not need the record.
     pub overwritten: bool,
 }
 
-/// Appends a list that is sorted and has no id twice.
+/// Appends a sorted list without duplicate ids.
 pub(crate) fn encode(list: &[Predecessor], lanes: usize, out: &mut Vec<u8>) {
     debug_assert!(list.is_sorted_by(|a, b| a.id < b.id));
     push_varint(out, list.len() as u64);
@@ -49,7 +49,7 @@ pub(crate) fn encode(list: &[Predecessor], lanes: usize, out: &mut Vec<u8>) {
     }
 }
 
-/// Reads a list from `bytes` into `out`; `None` if it is malformed for an incarnation with `lanes`
+/// Reads a list from `bytes` into `out`; `None` if malformed for an incarnation with `lanes`
 /// streams.
 pub(crate) fn decode(bytes: &mut &[u8], lanes: usize, out: &mut Vec<Predecessor>) -> Option<()> {
     out.clear();
@@ -63,7 +63,7 @@ pub(crate) fn decode(bytes: &mut &[u8], lanes: usize, out: &mut Vec<Predecessor>
         let place = number >> 1;
         let (end, lane) = (place / lanes as u64, (place % lanes as u64) as usize);
         let named = end < 1 << (u64::BITS - LANE_BITS);
-        // Each must be above the one before.
+        // Each id must be above the previous id.
         if !named || (!out.is_empty() && number >> 1 <= last >> 1) {
             return None;
         }

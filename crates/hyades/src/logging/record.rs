@@ -1,5 +1,5 @@
-//! The transaction record: what a Record frame's payload holds. docs/format.md, "Transaction
-//! records", is the specification; this file writes and reads it.
+//! The transaction record: the payload of a Record frame. docs/format.md, "Transaction records", is
+//! the specification; this file writes and reads records.
 
 use super::outcomes::StatedSum;
 use crate::storage::edits::check_edits;
@@ -13,13 +13,13 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum RecordKind {
-    /// The rows it changed: whole rows, or the changed columns. Replay needs no procedures.
+    /// The changed rows: whole rows, or the changed columns. Replay needs no procedures.
     Data,
-    /// The procedure's number and arguments. Replay runs the procedure again, so it must be
-    /// deterministic, and registered as long as the log holds its calls. Not under every protocol,
-    /// see [`Protocol::takes_commands`](crate::Protocol::takes_commands).
+    /// The procedure's number and arguments. Replay runs the procedure again, so the procedure must
+    /// be deterministic, and registered as long as the log holds calls to it. Not under every
+    /// protocol, see [`Protocol::takes_commands`](crate::Protocol::takes_commands).
     Command,
-    /// Whichever is better for this transaction: by record size and replay depth.
+    /// The better kind for the transaction: by record size and replay depth.
     Adaptive,
 }
 
@@ -28,52 +28,54 @@ mod flag {
     pub const COMMAND: u8 = 1;
     /// The transaction's time follows.
     pub const TIME: u8 = 2;
-    /// The seed of its random numbers follows.
+    /// The seed of the transaction's random numbers follows.
     pub const SEED: u8 = 4;
-    /// The hidden row ids that it allocated follow.
+    /// The hidden row ids allocated by the transaction follow.
     pub const ROW_IDS: u8 = 8;
-    /// The body begins in Part frames; the start of the first one follows.
+    /// The body begins in Part frames; the start of the first frame follows.
     pub const CONTINUED: u8 = 16;
     /// The start time of the transaction's epoch follows.
     pub const EPOCH: u8 = 32;
-    /// A checksum of what the command wrote follows.
+    /// A checksum of the command's writes follows.
     pub const OUTCOME: u8 = 64;
-    /// What concerns versions follows, see [`super::version_flag`].
+    /// Data about versions follow, see [`super::version_flag`].
     pub const VERSIONS: u8 = 128;
 }
 
-/// Flags in the byte that [`flag::VERSIONS`] announces. TIDs are stated as distances below the
-/// record's own.
+/// Flags in the byte announced by [`flag::VERSIONS`]. TIDs are stated as distances below the
+/// record's own TID.
 mod version_flag {
-    /// What the transaction read as of follows: else its own TID.
+    /// The TID as of which the transaction read follows; otherwise the record's own TID.
     pub const AS_OF: u8 = 1;
     /// The floor follows.
     pub const FLOOR: u8 = 2;
     pub const ALL: u8 = 3;
 }
 
-/// The head of a record: what precedes its vectors and its body.
+/// The head of a record: the part before the vectors and the body.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RecordHead {
     pub command: bool,
     pub tid: Tid,
     pub time_us: Option<i64>,
     pub seed: Option<u64>,
-    /// When its epoch began, microseconds since 1970; in a session's first record of the epoch.
+    /// When the record's epoch began, microseconds since 1970; in a session's first record of the
+    /// epoch.
     pub epoch_us: Option<u64>,
-    /// A checksum of what a command wrote, in some commands: replay compares it.
+    /// A checksum of a command's writes, in some commands, for replay to compare.
     pub outcome: Option<u32>,
     pub row_ids: Vec<u64>,
-    /// What a command read as of, if not its own TID, where replay keeps several versions of rows.
+    /// The TID as of which a command read, if not its own TID, where replay keeps several versions
+    /// of rows.
     pub as_of: Option<Tid>,
-    /// No record behind this one in its stream read as of a lower TID.
+    /// No later record in the stream read as of a lower TID.
     pub floor: Option<Tid>,
     /// The start of the first Part frame, in the same stream.
     pub continued: Option<u64>,
-    /// The slots of partitions that a call may access that was logged before it ran. They stand in
-    /// the record's stamp, not in its head.
+    /// The slots of partitions that a call may access, if logged before execution. The slots stand
+    /// in the record's stamp, not in the head.
     pub slots: Option<u64>,
-    /// Outcomes of earlier calls that were logged before they ran. In the stamp, too.
+    /// Outcomes of earlier calls that were logged before execution. In the stamp, too.
     pub outcomes: Vec<StatedSum>,
 }
 
@@ -170,14 +172,14 @@ pub(crate) fn push_tid(out: &mut Vec<u8>, tid: Tid) {
     push_varint(out, tid.sequence());
 }
 
-/// Appends the head of a record that has only its kind and its TID, as nearly all do.
+/// Appends the head of a record with only kind and TID, as nearly all records have.
 #[inline(always)]
 pub(crate) fn push_plain_head(out: &mut Vec<u8>, command: bool, tid: Tid) {
     push_start(out, if command { flag::COMMAND } else { 0 }, tid);
 }
 
-/// Appends the head of a command's record that states the row ids that it has drawn and nothing
-/// else, as of calls that insert rows without a primary key: [`RecordHead::encode`] gives the same.
+/// Appends the head of a command's record with only the drawn row ids, as of calls that insert rows
+/// without a primary key: [`RecordHead::encode`] gives the same.
 #[inline]
 pub(crate) fn push_head_with_ids(out: &mut Vec<u8>, tid: Tid, row_ids: &[u64]) {
     push_start(out, flag::COMMAND | flag::ROW_IDS, tid);
@@ -190,7 +192,7 @@ fn push_row_ids(out: &mut Vec<u8>, row_ids: &[u64]) {
     row_ids.iter().for_each(|id| push_varint(out, *id));
 }
 
-/// Appends the flags and the TID, with which every head begins.
+/// Appends the flags and the TID, the start of every head.
 #[inline(always)]
 fn push_start(out: &mut Vec<u8>, flags: u8, tid: Tid) {
     let Some((start, bytes)) = start_in_a_word(flags, tid) else {
@@ -204,8 +206,8 @@ fn push_start(out: &mut Vec<u8>, flags: u8, tid: Tid) {
     out.truncate(end);
 }
 
-/// The flags and the TID, if they are short, as nearly always: at most four bytes in a word, the
-/// lowest first, and their number.
+/// Returns the flags and the TID, if short, as nearly always: at most four bytes in a word, the
+/// lowest first, and the number of bytes.
 #[inline(always)]
 fn start_in_a_word(flags: u8, tid: Tid) -> Option<(u64, usize)> {
     let (epoch, sequence) = (tid.epoch().0, tid.sequence());
@@ -219,8 +221,9 @@ fn start_in_a_word(flags: u8, tid: Tid) -> Option<(u64, usize)> {
     Some((u64::from(flags) | epoch << 8 | sequence << (8 + 8 * bytes), 2 + bytes))
 }
 
-/// All of a command's record that precedes its arguments, if its head is plain and its stamp is one
-/// byte: at most six bytes in a word, the lowest first, and their number. `None` if there are more.
+/// Returns the part of a command's record before the arguments, if the head is plain and the stamp
+/// is a single byte: at most six bytes in a word, the lowest first, and the number of bytes. `None`
+/// if there are more.
 #[inline(always)]
 pub(crate) fn command_in_a_word(tid: Tid, stamp: u8, procedure: u32) -> Option<(u64, usize)> {
     if procedure >= 1 << 7 {
@@ -231,7 +234,7 @@ pub(crate) fn command_in_a_word(tid: Tid, stamp: u8, procedure: u32) -> Option<(
     Some((start | rest << (8 * bytes), bytes + 2))
 }
 
-/// Reads a TID; `None` if it is malformed.
+/// Reads a TID; `None` if malformed.
 pub(crate) fn take_tid(bytes: &mut &[u8]) -> Option<Tid> {
     let (epoch, sequence) = (take_varint(bytes)?, take_varint(bytes)?);
     let epoch_fits = epoch < 1 << (Tid::BITS - Tid::SEQUENCE_BITS);
@@ -239,14 +242,14 @@ pub(crate) fn take_tid(bytes: &mut &[u8]) -> Option<Tid> {
     (epoch_fits && sequence_fits).then(|| Tid::new(EpochNumber(epoch), sequence))
 }
 
-/// One row's change in a data record.
+/// The change of a row in a data record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change<'a> {
     /// The whole row.
     Put(&'a [u8]),
-    /// Changed columns, and the version of the row that they follow.
+    /// Changed columns, and the version of the row before the change.
     Delta { base: Tid, delta: &'a [u8] },
-    /// Changed columns, long values by what changed in them, and the version that they follow.
+    /// Changed columns, long values as edits, and the version of the row before the change.
     Edits { base: Tid, edits: &'a [u8] },
     /// The row is deleted.
     Delete,
@@ -297,16 +300,16 @@ pub(crate) fn push_change(
     }
 }
 
-/// What decoding a data record needs to know of a table.
+/// The properties of a table for decoding a data record.
 pub(crate) struct TableShape<'t> {
     pub layout: &'t Layout,
     pub keyless: bool,
-    /// The length of every encoded key, if it is always the same.
+    /// The length of every encoded key, if always the same.
     pub key_bytes: Option<usize>,
 }
 
-/// Reads the next row's change from a data record: the table's number in the log, the key where it
-/// is separate from the row, the change. `None` if the bytes are malformed.
+/// Reads the next row's change from a data record: the table's number in the log, the key where
+/// separate from the row, the change. `None` if the bytes are malformed.
 pub(crate) fn take_change<'a, 't>(
     bytes: &mut &'a [u8],
     shape: impl FnOnce(u64) -> Option<TableShape<'t>>,

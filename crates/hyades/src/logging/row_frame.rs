@@ -1,6 +1,6 @@
-//! Row frames: a Part frame that holds the change of one row, for protocols that log row by row.
-//! The transaction's record follows, and only states that it has committed. docs/format.md, "Row
-//! frames", is the specification; this file writes and reads them.
+//! Row frames: a Part frame that holds the change of a row, for protocols that log row by row. The
+//! transaction's record follows, and only states the commit. docs/format.md, "Row frames", is the
+//! specification; this file writes and reads row frames.
 
 use super::record::{Change, push_tid, take_tid};
 use crate::storage::layout::Layout;
@@ -8,7 +8,7 @@ use crate::storage::row::{Assignments, push_varint, take, take_varint};
 use crate::storage::tid::Tid;
 use hyades_wal::{Frame, Lsn};
 
-/// Whether changed rows have frames of their own, and what these hold.
+/// Whether changed rows have their own frames, and the content of the frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RowFrames {
     /// No row frames: all changes are in the record.
@@ -16,7 +16,7 @@ pub enum RowFrames {
     None,
     /// After-images.
     After,
-    /// Before-images too: a transaction whose record is lost can be undone.
+    /// Before-images too: a transaction with a lost record can be undone.
     Both,
 }
 
@@ -24,10 +24,10 @@ impl RowFrames {
     const SETTING: [(RowFrames, &'static str); 2] =
         [(RowFrames::After, "after"), (RowFrames::Both, "both")];
 
-    /// The incarnation setting with which changes were cut, and cannot be recovered.
+    /// The incarnation setting of a log with cut changes, which cannot be recovered.
     pub const CUT: &'static str = "cut-changes";
 
-    /// The incarnation setting, name and value, that states this.
+    /// Returns the incarnation setting, name and value.
     pub fn setting(self) -> Option<(&'static str, &'static str)> {
         let (_, word) = Self::SETTING.iter().find(|(rows, _)| *rows == self)?;
         Some(("rows", word))
@@ -40,13 +40,13 @@ impl RowFrames {
     }
 }
 
-/// How row frames name their transaction, by where its first frame starts.
+/// How row frames name their transaction, by the start of its first frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum RowHeads {
     /// Each frame by the Lsn, then flags: in logs of earlier versions.
     #[default]
     Long,
-    /// Flags, then the Lsn, which the first frame leaves out: it starts there itself.
+    /// Flags, then the Lsn, except in the first frame, which starts at the Lsn itself.
     Short,
 }
 
@@ -60,13 +60,13 @@ impl RowHeads {
     }
 }
 
-/// Flags of a row frame. A change that does not fit one frame goes into several.
+/// Flags of a row frame. A change too long for a frame goes into several frames.
 mod flag {
     /// The change begins here.
     pub const BEGIN: u8 = 1;
     /// The change ends here.
     pub const END: u8 = 2;
-    /// It is the transaction's first frame. Only in short heads.
+    /// The frame is the transaction's first. Only in short heads.
     pub const FIRST: u8 = 4;
     pub const ALL: u8 = 7;
 }
@@ -77,7 +77,7 @@ pub(crate) const LONGEST_HEAD: usize = 9;
 /// The head of a row frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RowHead {
-    /// Where the first frame of its transaction starts; `None`: here.
+    /// The start of the transaction's first frame; `None`: here.
     pub first: Option<Lsn>,
     /// Whether the change begins here.
     pub begins: bool,
@@ -86,7 +86,7 @@ pub(crate) struct RowHead {
 }
 
 impl RowHead {
-    /// The length of one with this `first`.
+    /// Returns the length of a head with `first`.
     pub fn len(first: Option<Lsn>) -> usize {
         if first.is_some() { LONGEST_HEAD } else { 1 }
     }
@@ -102,10 +102,10 @@ impl RowHead {
     }
 }
 
-/// The payload of a row frame: a change, or a piece of one.
+/// The payload of a row frame: a change, or a piece of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RowFrame<'a> {
-    /// Where the first frame of its transaction starts.
+    /// The start of the transaction's first frame.
     pub first: Lsn,
     /// Whether the change begins here.
     pub begins: bool,
@@ -116,7 +116,7 @@ pub(crate) struct RowFrame<'a> {
 }
 
 impl<'a> RowFrame<'a> {
-    /// Parses a frame; `None` if it is malformed.
+    /// Parses a frame; `None` if malformed.
     pub fn read(heads: RowHeads, frame: &Frame<'a>) -> Option<RowFrame<'a>> {
         let mut bytes = frame.payload;
         let (first, flags) = match heads {
@@ -133,7 +133,7 @@ impl<'a> RowFrame<'a> {
         Some(RowFrame { first, begins, ends, bytes })
     }
 
-    /// Whether it holds all of its change.
+    /// Returns whether the frame holds the whole change.
     pub fn is_whole(&self) -> bool {
         self.begins && self.ends
     }
@@ -144,18 +144,18 @@ fn take_lsn(bytes: &mut &[u8]) -> Option<Lsn> {
     Some(Lsn::from_le_bytes(take(bytes, 8)?.try_into().ok()?))
 }
 
-/// A row's change, once its frames are joined.
+/// A row's change, once the frames are joined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FramedChange<'a> {
     pub tid: Tid,
-    /// What [`push_before`] wrote; empty if only after-images are logged.
+    /// The output of [`push_before`]; empty if only after-images are logged.
     pub before: &'a [u8],
     /// The change, encoded as in a data record.
     pub change: &'a [u8],
 }
 
 impl<'a> FramedChange<'a> {
-    /// Parses a whole change; `None` if it is malformed.
+    /// Parses a whole change; `None` if malformed.
     pub fn read(rows: RowFrames, mut bytes: &'a [u8]) -> Option<FramedChange<'a>> {
         let tid = take_tid(&mut bytes)?;
         let before = match rows {
@@ -169,7 +169,7 @@ impl<'a> FramedChange<'a> {
     }
 }
 
-/// Appends what precedes a change that is encoded as in a data record.
+/// Appends the part before a change, which is encoded as in a data record.
 pub(crate) fn push_row(rows: RowFrames, tid: Tid, before: &[u8], out: &mut Vec<u8>) {
     push_tid(out, tid);
     if rows == RowFrames::Both {
@@ -187,12 +187,12 @@ const COLUMNS: u8 = 2;
 pub(crate) struct Before<'a> {
     /// The version of the row before the change.
     pub base: Tid,
-    /// The change that restores it.
+    /// The change that restores the row.
     pub image: Change<'a>,
 }
 
-/// Appends a before-image. `row` is the row's content, if it existed; of a change of columns only
-/// these are kept.
+/// Appends a before-image. `row` is the row's content, if the row existed; of a change of columns
+/// only the changed columns are kept.
 pub(crate) fn push_before(
     layout: &Layout,
     base: Tid,
@@ -223,7 +223,7 @@ pub(crate) fn push_before(
     }
 }
 
-/// Reads what [`push_before`] wrote; `None` if it is malformed.
+/// Reads the output of [`push_before`]; `None` if malformed.
 pub(crate) fn read_before<'a>(layout: &Layout, mut bytes: &'a [u8]) -> Option<Before<'a>> {
     let kind = take(&mut bytes, 1)?[0];
     let base = take_tid(&mut bytes)?;
@@ -279,7 +279,7 @@ mod tests {
                 }
                 other => prop_assert!(false, "{:?}", other),
             }
-            // The whole row, if it was replaced or deleted; nothing, if it did not exist.
+            // The whole row, if replaced or deleted; nothing, if the row did not exist.
             for (there, image) in [(Some(&row[..]), Change::Put(&row)), (None, Change::Delete)] {
                 let mut before = Vec::new();
                 push_before(&layout, base, there, Change::Put(&row), &mut before);

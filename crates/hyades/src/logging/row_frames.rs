@@ -11,9 +11,9 @@ use hyades_wal::{FrameKind, Lsn, Writer};
 use std::sync::atomic::Ordering;
 
 impl<S: Stamp> Draft<'_, '_, S> {
-    /// Writes a frame for each changed row. Returns where the first one starts, by which the record
-    /// and all of them identify the transaction. The write set is protected, so rows still have
-    /// their content from before the transaction. What is beyond `most` bytes is left out.
+    /// Writes a frame for each changed row. Returns the start of the first frame, by which the
+    /// record and all frames identify the transaction. The write set is protected, so rows still
+    /// have the content from before the transaction. Bytes beyond `most` are left out.
     pub fn write_rows(&mut self, rows: RowFrames, most: usize) -> Option<Lsn> {
         let mut images = Images::default();
         let (mut first, mut left) = (None, most);
@@ -50,7 +50,7 @@ impl Images {
         before.clear();
         if rows == RowFrames::Both {
             row.clear();
-            // Relaxed: this transaction holds the row's lock.
+            // Relaxed: the transaction holds the row's lock.
             let there = write.record.word.load(Ordering::Relaxed) & word::ABSENT == 0;
             let table = &tables[write.table as usize];
             if there {
@@ -64,8 +64,8 @@ impl Images {
     }
 }
 
-/// Appends one change in as many frames as it needs. In `frame` its bytes follow room for the
-/// longest head. `first` is where the transaction's first frame starts, once there is one.
+/// Appends a change in as many frames as needed. In `frame` the change follows room for the longest
+/// head. `first` is the start of the transaction's first frame, once there is a frame.
 fn append(writer: &mut Writer, stream: usize, frame: &mut [u8], first: &mut Option<Lsn>) {
     let bytes = frame.len() - LONGEST_HEAD;
     let mut done = 0;

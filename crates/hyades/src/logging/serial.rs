@@ -1,11 +1,11 @@
-//! Serial logging: one stream, whose order is a valid replay order (Taurus, section 2.1).
+//! Serial logging: one stream in a valid replay order (Taurus, section 2.1).
 //!
 //! Rows have no stamps. A transaction reserves its frame while it holds its write locks, and as a
-//! command before it validates what it read, so conflicting transactions are in the stream in their
-//! serialization order. The exception are data records of transactions that commit late, as under
-//! timestamps: these may be behind what has overwritten rows that they read, which does not depend
-//! on them. A reader saw only transactions whose frames were reserved before it ended:
-//! it needs the stream up to its reserved end at that time.
+//! command before validation of its reads, so conflicting transactions are in the stream in
+//! serialization order. The exception are data records of transactions with a late commit, as under
+//! timestamps: a late record may be behind the record of a transaction that overwrote rows read by
+//! the late transaction, and does not depend on it. A reader saw only transactions with frames
+//! reserved before the reader ended, and needs the stream up to the reserved end at that time.
 
 use super::{LoggingProtocol, Needs, StartContext, StartsOnLog};
 use hyades_platform::broken;
@@ -20,7 +20,7 @@ impl LoggingProtocol for Serial {
     type TxnStamp = ();
 
     fn txn_stamp(&self) {}
-    /// What is later in the stream is lost with what is earlier.
+    /// The loss of a frame includes all later frames of the stream.
     fn follow(&self, _: &mut (), _: &Needs) {}
     fn needs(&self, _: &mut (), own: Option<(usize, Lsn)>, needs: &mut Needs) {
         if broken!(AckBeforeOwnFrame) {

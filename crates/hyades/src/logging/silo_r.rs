@@ -2,24 +2,24 @@
 //! and Recovery Through Multicore Parallelism", OSDI 2014, sections 4.1 to 4.3), the baseline of
 //! the Taurus and Poplar papers.
 //!
-//! A transaction belongs to the epoch of its version, which it reads while it holds its write
-//! locks. A stream *closes* an epoch when no record of it, or of an earlier one, can follow: that
+//! A transaction belongs to the epoch of its version, and reads the epoch while it holds its write
+//! locks. A stream *closes* an epoch when no record of that or an earlier epoch can follow: the
 //! epoch is the stream's mark, stated in the log along with the records. The lowest mark of all
 //! streams is the durable epoch D. A transaction is acknowledged, and belongs to the recovered
 //! state, iff its epoch is not above D. Rows have no stamps.
 //!
-//! Why this is correct. A transaction that read or overwrote what another one wrote has an epoch
-//! that is not lower (both are read under write protection, so they are in the order of the
-//! conflict). So the transactions up to D, whose records all precede the statements of their
-//! streams, are closed under dependencies.
+//! Why marks are correct. A transaction that read or overwrote a row of an earlier writer has an
+//! epoch not below the writer's epoch (both are read under write protection, and so are in the
+//! order of the conflict). So the transactions up to D, whose records all precede the statements of
+//! their streams, are closed under dependencies.
 //!
-//! Anti-dependencies follow the order of epochs but not within one, so replay cannot run commands:
-//! data records only. Column deltas are sound: the version that a delta follows has an epoch that
-//! is not higher, so it is live if the delta is.
+//! Anti-dependencies follow the order of epochs but not within an epoch, so replay cannot run
+//! commands: data records only. Column deltas are sound: the version that a delta follows has no
+//! higher epoch, so the version is live if the delta is.
 //!
 //! Where the paper is silent (docs/protocols/silo-r.md): idle streams close epochs as well, but
-//! only when a transaction waits for it; a closed epoch counts once its statement is on disk; a
-//! dead record is judged by the marks of its own incarnation for ever.
+//! only for a waiting transaction; a closed epoch counts once the statement is on disk; a dead
+//! record is judged by the marks of its own incarnation for ever.
 
 use super::draft::{Draft, Reserved};
 use super::{LoggingProtocol, Needs, NumberStamp, StampFormat, StartContext, StartsOnLog};
@@ -43,12 +43,11 @@ pub(crate) struct SiloR {
 struct Epochs {
     epoch: Arc<Epoch>,
     interval: Duration,
-    /// Where sessions announce that they commit, before they read their epoch.
+    /// Where sessions announce a commit, before they read their epoch.
     active: Arc<ActiveEpochs>,
-    /// The highest epoch of any record. Raised by the writer before its record is reserved, and so
-    /// before its rows are visible; loaded by readers after they have read. Relaxed: a reader of a
-    /// row that its writer has released comes after that writer in everything (read-read
-    /// coherence).
+    /// The highest epoch of any record. Raised by the writer before the record is reserved, and so
+    /// before the rows are visible; loaded by readers after their reads. Relaxed: a reader of a row
+    /// released by its writer comes after the writer in everything (read-read coherence).
     written: AtomicU64,
 }
 
@@ -61,10 +60,10 @@ impl LoggingProtocol for SiloR {
         EpochNumber::default()
     }
 
-    /// Its epoch is read later, and so is not lower; an epoch is recovered as a whole.
+    /// The epoch is read later, and so is not lower; an epoch is recovered as a whole.
     fn follow(&self, _: &mut EpochNumber, _: &Needs) {}
 
-    /// The record has no stamp: its version states the epoch.
+    /// The record has no stamp: the version states the epoch.
     fn append<'w, M: Stamp>(&self, txn: &mut EpochNumber, draft: Draft<'_, 'w, M>) -> Reserved<'w> {
         *txn = draft.tid.epoch();
         if self.epochs.written.load(Ordering::Relaxed) < txn.0 {
@@ -73,7 +72,7 @@ impl LoggingProtocol for SiloR {
         draft.compose(|_| ()).reserve()
     }
 
-    /// A reader waits for the last epoch in which anything was written: it may have read from it.
+    /// A reader waits for the last epoch with a write: the reader may have read from that epoch.
     fn needs(&self, txn: &mut EpochNumber, own: Option<(usize, Lsn)>, needs: &mut Needs) {
         if broken!(AckBeforeOwnFrame) {
             return;
@@ -92,8 +91,8 @@ impl LoggingProtocol for SiloR {
 }
 
 impl Marks for Epochs {
-    /// The last closed epoch. If a transaction waits for the current one, and that has lasted long
-    /// enough, it ends.
+    /// Returns the last closed epoch. If a transaction waits for the current epoch, and the current
+    /// epoch has lasted long enough, the epoch ends.
     fn mark(&self, _: usize, wanted: u64, now: bool) -> u64 {
         if self.epoch.current().0 <= wanted {
             self.epoch.advance_if_older_than(if now { Duration::ZERO } else { self.interval });

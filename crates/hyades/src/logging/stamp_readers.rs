@@ -12,22 +12,22 @@ use super::{StampFormat, StartsOnLog};
 use hyades_wal::{Incarnation, MARKS, NUMBERS_ARE_VERSIONS};
 
 impl StampFormat {
-    /// The format of an incarnation's records. Those of a protocol that is not known here have no
-    /// stamps, unless it is the `own` one, by its name, of the database that is being opened.
+    /// Returns the format of an incarnation's records. Records of a protocol unknown here have no
+    /// stamps, unless the protocol is the `own` protocol, by name, of the database being opened.
     pub fn of(incarnation: &Incarnation, own: Option<(&str, StampFormat)>) -> Self {
         let marks = incarnation.settings.get(MARKS).map(String::as_str);
         let own = own.filter(|(name, _)| *name == incarnation.protocol).map(|(_, format)| format);
         stamp_format(&incarnation.protocol, marks).or(own).unwrap_or(StampFormat::Empty)
     }
 
-    /// Decodes the head of a record, and leaves `rest` behind it. `None` if it is malformed.
+    /// Decodes the head of a record, and advances `rest` past the head. `None` if malformed.
     #[inline]
     pub fn head(self, rest: &mut &[u8]) -> Option<RecordHead> {
         let mut head = RecordHead::decode(rest)?;
         if let StampFormat::Number { version: Some(version), .. } = self {
             let tid = version(rest)?;
             if tid.epoch() != head.tid.epoch() {
-                // It was drawn after the epoch whose beginning the record states.
+                // The TID was drawn after the epoch whose beginning the record states.
                 head.epoch_us = None;
             }
             head.tid = tid;
@@ -36,8 +36,8 @@ impl StampFormat {
     }
 }
 
-/// The format of a protocol's stamps, by its name in the manifest and the value of [`MARKS`] there.
-/// `None` if the name is not known here.
+/// Returns the format of a protocol's stamps, by the protocol's name in the manifest and the value
+/// of [`MARKS`] there. `None` if the name is not known here.
 fn stamp_format(name: &str, marks: Option<&str>) -> Option<StampFormat> {
     Some(match name {
         SiloR::NAME => SiloR::STAMPS,

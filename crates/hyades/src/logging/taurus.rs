@@ -1,14 +1,15 @@
 //! Taurus: parallel logging with LSN vectors (Xia, Yu, Pavlo, Devadas: "Taurus: Lightweight
 //! Parallel Logging for In-Memory Database Management Systems", VLDB 2020), sections 3.2, 4.1 and
-//! 4.3. Step numbers are those of algorithms 1, 5 and 6. docs/protocols/taurus.md explains
-//! departures from the paper.
+//! 4.3. Step numbers refer to algorithms 1, 5 and 6. docs/protocols/taurus.md explains departures
+//! from the paper.
 //!
-//! Component i of a vector means: everything in stream i up to this position. A transaction gathers
-//! two vectors: *validity*, what must be durable for it to count: the writers of all that it read
-//! or overwrote; and *order*, what must be replayed before it: writers and readers of all that it
-//! overwrites. A command logs the join of both, and all of it must be durable, and replayed before.
-//! A data record logs them apart: it counts by the first and, where commands are in the log, is
-//! ordered by the second. In a log of data records alone there is no order vector, and no read
+//! Component i of a vector means: everything in stream i up to a position. A transaction gathers
+//! two vectors: *validity*, the records that must be durable for the transaction to count: the
+//! writers of all rows read or overwritten; and *order*, the records that must be replayed before
+//! the transaction: writers and readers of all overwritten rows. A command logs the join of both,
+//! and everything in the join must be durable, and replayed before the command. A data record logs
+//! the vectors apart: the record counts by validity and, where commands are in the log, is replayed
+//! after the order vector. In a log of data records alone there is no order vector, and no read
 //! stamps.
 
 pub(super) mod anchoring;
@@ -42,10 +43,9 @@ pub struct Taurus {
     table: LsnVectorTable,
     /// Not used where there may be no commands: then there are no read stamps.
     unwritten: UnwrittenTables,
-    /// All replay work in the log, in ticks. Divided by the number of replay threads, it estimates
-    /// where replay will be when it reaches the next record; a record whose predecessors will be
-    /// replayed much later than that is on the critical path. Added to and read by sessions; a
-    /// hint, Relaxed.
+    /// All replay work in the log, in ticks. Divided by the number of replay threads, the work
+    /// estimates when replay reaches the next record; a record with predecessors that will be
+    /// replayed much later is on the critical path. Added to and read by sessions; a hint, Relaxed.
     progress: Padded<AtomicU64>,
     replay_threads: u64,
     /// Whether a transaction has requested [`RecordKind::Adaptive`]: until then no replay times are
@@ -59,25 +59,25 @@ pub struct TaurusTxn {
     validity: Vec<u64>,
     /// Zero and unused if `joined`.
     order: Vec<u64>,
-    /// Whether it is to be a command, which only needs the join of both vectors: `validity` has it
-    /// all.
+    /// Whether the transaction is to be a command, which only needs the join of both vectors:
+    /// `validity` has the whole join.
     joined: bool,
     /// Whether some row was evicted, at least in part: both vectors are at least the eviction
-    /// vector, which is joined late, or not at all where it is not needed (see `one_byte_stamp`).
+    /// vector, which is joined late, or not at all where not needed (see `one_byte_stamp`).
     joins_eviction: bool,
-    /// Whether both vectors are zero, apart from the eviction vector that `joins_eviction` implies.
+    /// Whether both vectors are zero, apart from the eviction vector implied by `joins_eviction`.
     is_zero: bool,
-    /// Whether all components of validity but its own are covered by the eviction vector.
+    /// Whether the eviction vector covers all components of validity except the own component.
     single: bool,
-    /// Whether it was encoded as a command.
+    /// Whether the transaction was encoded as a command.
     command: bool,
-    /// Its own component, once it has its position.
+    /// The own component, once the transaction has a position.
     lane: usize,
     distance: ReplayDistance,
     ring: Ring,
 }
 
-/// Estimated times, in ticks, at which replay is done with what a transaction touches: see
+/// Estimated times, in ticks, at which replay is done with the rows of a transaction: see
 /// [`Taurus::progress`].
 #[derive(Default)]
 struct ReplayDistance {
@@ -87,9 +87,10 @@ struct ReplayDistance {
     now: u64,
     /// The value of [`Taurus::progress`] from which `now` was computed.
     progress: u64,
-    /// When replay is done with the writers of what this transaction reads.
+    /// When replay is done with the writers of the rows that this transaction reads.
     after_reads: u64,
-    /// When replay is done with the readers and writers of what this transaction overwrites.
+    /// When replay is done with the readers and writers of the rows that this transaction
+    /// overwrites.
     after_writes: u64,
     /// When replay is done with this transaction.
     replayed: u64,
@@ -99,25 +100,26 @@ struct ReplayDistance {
 
 /// The replay time of a command, by definition.
 const COMMAND_TICKS: u64 = 8;
-/// The replay time of a data record, once all that precedes it has been replayed.
+/// The replay time of a data record, once all predecessors have been replayed.
 const DATA_TICKS: u64 = 4;
 /// Sessions report their work in portions of this many ticks.
 const REPORT_TICKS: u64 = 64 * COMMAND_TICKS;
 
 impl ReplayDistance {
-    /// When replay is done with the last users of a row that is not evicted. A transaction that
-    /// left a single position waits for no other, so replay is about done with it; but one that
-    /// follows it does wait.
+    /// Returns when replay is done with the last users of a row that is not evicted. A transaction
+    /// that left a single position waits for no other, so replay is about done with it; but a
+    /// follower does wait.
     #[inline]
     fn finish_tick(&self, row: &RowObservation) -> u64 {
         row.replayed.unwrap_or(self.now + 1)
     }
 
-    /// Called when the transaction gets its record. Returns whether its replay waits for others.
+    /// Called when the transaction gets a record. Returns whether replay of the record waits for
+    /// others.
     fn place(&mut self, command: bool) -> bool {
         let (after, ticks) = match command {
             true => (self.after_writes.max(self.after_reads), COMMAND_TICKS),
-            // Replay of a data record does not depend on what it read.
+            // Replay of a data record does not depend on the rows read.
             false => (self.after_writes, DATA_TICKS),
         };
         self.replayed = self.now.max(after) + ticks;
@@ -209,18 +211,19 @@ impl Taurus {
         }
     }
 
-    /// The stamp of a command, if it is one byte. `encode` may follow all the same.
+    /// Returns the stamp of a command, if a single byte. `encode` may follow all the same.
     ///
-    /// If all dependencies are evicted rows, the anchor covers them, and the vector is an empty
-    /// mask. The eviction vector is not joined in memory either: it is durable, and a transaction
-    /// that follows this command's position is replayed after it, and so after all that it follows.
+    /// If all dependencies are evicted rows, the anchor covers the dependencies, and the vector is
+    /// an empty mask. The eviction vector is not joined in memory either: it is durable, and a
+    /// transaction that follows the command's position is replayed after the command, and so after
+    /// the command's dependencies.
     #[inline(always)]
     fn one_byte_stamp(&self, txn: &mut TaurusTxn, stream: usize) -> Option<u8> {
         if !(txn.joined && txn.is_zero) {
             return None;
         }
         if txn.joins_eviction {
-            // Acquire: the anchor is reserved before this record.
+            // Acquire: the anchor is reserved before the record.
             let anchor = self.log.anchors(stream).iter().map(|lsn| lsn.load(Ordering::Acquire));
             if !self.table.is_eviction_below(anchor) {
                 return None;
@@ -230,7 +233,7 @@ impl Taurus {
         Some(0)
     }
 
-    /// Algorithm 1, line 11: in memory the transaction's own LSN is added to its vector.
+    /// Algorithm 1, line 11: in memory the transaction's own LSN is added to the vector.
     #[inline(always)]
     fn place(&self, txn: &mut TaurusTxn, stream: usize, end: Lsn) {
         debug_assert!(txn.validity[stream] < end, "nothing depends on what is not yet reserved");
@@ -238,8 +241,8 @@ impl Taurus {
         txn.lane = stream;
         txn.is_zero = false;
         let in_chain = txn.distance.kept && txn.distance.place(txn.command);
-        // If replay of this record waits for others, its rows need a slot, which has the replay
-        // time.
+        // If replay of the record waits for others, the written rows need a slot, which has the
+        // replay time.
         let single = txn.single && !in_chain && self.table.take_single(&mut txn.ring, stream, end);
         if !single && txn.joins_eviction {
             self.table.join_eviction(&mut txn.validity);
@@ -295,8 +298,8 @@ impl LoggingProtocol for Taurus {
         self.table.begin(&mut txn.ring);
     }
 
-    /// What it follows must be durable for it to count. It need not be replayed before a data
-    /// record: rows give that order.
+    /// Adds the followed records, which must be durable for the transaction to count. They need not
+    /// be replayed before a data record: rows give the order.
     fn follow(&self, txn: &mut TaurusTxn, order: &Needs) {
         order.iter().for_each(|(lane, lsn)| {
             let own = &mut txn.validity[lane.index()];
@@ -395,7 +398,7 @@ impl LoggingProtocol for Taurus {
     #[inline(always)]
     fn needs(&self, txn: &mut TaurusTxn, own: Option<(usize, Lsn)>, needs: &mut Needs) {
         if let (Some((stream, end)), true) = (own, txn.single) {
-            // What is evicted is durable.
+            // Evicted positions are durable.
             if !broken!(AckBeforeOwnFrame) {
                 needs.push((Lane::position(stream), end));
             }
@@ -428,7 +431,7 @@ impl StartsOnLog for Taurus {
     }
 
     /// After recovery all stamps are zero: an incarnation is a barrier, and everything in earlier
-    /// ones precedes everything in this one.
+    /// incarnations precedes everything in this incarnation.
     fn start(context: &StartContext<'_>) -> Self {
         let &StartContext { log, settings, data_only, replays_versions, tables, .. } = context;
         let lanes = log.streams();
@@ -448,7 +451,7 @@ impl StartsOnLog for Taurus {
 }
 
 /// Reads a stamp: the validity vector and, of a data record in a log that may hold commands, the
-/// order vector. Otherwise the record follows what it needs.
+/// order vector. Otherwise the validity vector is the order vector, too.
 pub(crate) fn read_stamp(
     kind: StampKind,
     stamp: &mut &[u8],
@@ -467,7 +470,7 @@ pub(crate) fn read_stamp(
     Ok(())
 }
 
-/// Leaves `stamp` at what follows the stamp, as [`read_stamp`] does. `None` if it is malformed.
+/// Advances `stamp` past the stamp, as [`read_stamp`] does. `None` if the stamp is malformed.
 pub(crate) fn skip_stamp(kind: StampKind, stamp: &mut &[u8]) -> Option<()> {
     for _ in 0..1 + usize::from(has_order(kind)) {
         *stamp = compress::skip(stamp)?;
@@ -475,7 +478,7 @@ pub(crate) fn skip_stamp(kind: StampKind, stamp: &mut &[u8]) -> Option<()> {
     Some(())
 }
 
-/// Whether a stamp has an order vector.
+/// Returns whether a stamp has an order vector.
 fn has_order(kind: StampKind) -> bool {
     !kind.command && !kind.unordered_readers
 }

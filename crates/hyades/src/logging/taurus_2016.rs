@@ -1,45 +1,46 @@
 //! Taurus of 2016: parallel logging with lists of predecessors (Yu, Zhu, Kaashoek, Pavlo, Devadas:
 //! "Taurus: A Parallel Transaction Recovery Method Based on Fine-Granularity Dependency Tracking",
-//! technical report), sections 4.1 to 4.3 and 5. Line numbers are those of algorithms 1 and 2.
+//! technical report), sections 4.1 to 4.3 and 5. Line numbers refer to algorithms 1 and 2.
 //! docs/protocols/taurus-2016.md explains departures from the report.
 //!
-//! The stamp of a row has its last writer, identified by the position of that record in the log
-//! (its *id*), and no readers. A transaction gathers these ids: *RAW* predecessors, whose rows it
-//! read, and *WAW* predecessors, whose rows it only overwrote. To be acknowledged it needs all that
-//! its RAW predecessors need, and its own frame: its *predecessor vector* (definition 1). Of its
-//! WAW predecessors it needs nothing: it may be acknowledged before them, and survive them. Only
-//! `overwrite` writes blindly, into tables without secondary indexes: it replaces the whole row.
-//! All else that writes learns whether the row exists, needs its index entries, or logs changed
-//! columns alone, so it has read the row.
+//! The stamp of a row has the row's last writer, identified by the position of the writer's record
+//! in the log (the *id*), and no readers. A transaction gathers ids: *RAW* predecessors wrote rows
+//! that the transaction read, and *WAW* predecessors wrote rows that the transaction only
+//! overwrote. For its acknowledgement a transaction needs all needs of its RAW predecessors, and
+//! its own frame: the *predecessor vector* (definition 1). It needs nothing of WAW predecessors: a
+//! transaction may be acknowledged before its WAW predecessors, and survive them. Only `overwrite`
+//! writes blindly, into tables without secondary indexes, and replaces the whole row. Every other
+//! write learns whether the row exists, needs the row's index entries, or logs changed columns
+//! alone, so its transaction has read the row.
 //!
-//! **The commit dependency table** is the LSN vector table: it holds predecessor vectors by row
-//! instead of by transaction, rows written by one transaction share an entry, and an entry may be
-//! dropped once its vector is durable, that is, once its transaction is committed (line 19).
+//! **The commit dependency table** is the LSN vector table. The table holds predecessor vectors by
+//! row instead of by transaction, rows written by the same transaction share an entry, and an entry
+//! may be dropped once the vector is durable, that is, once the transaction is committed (line 19).
 //!
-//! **What an id cannot express.** A gap between rows has no last writer: a reader of an absent key
-//! depends on all deleters whose tombstones left the gap. The stamp of a gap is the join of their
-//! predecessor vectors; a reader of the gap adds that vector to its record, beside the list. A
-//! vector component claims more than is true (everything in a stream up to there), never less. So a
-//! new row counts as a read of its gap, also where it is written blindly.
+//! **Limits of an id.** A gap between rows has no last writer: a reader of an absent key depends on
+//! all deleters whose tombstones left the gap. The stamp of a gap is the join of the deleters'
+//! predecessor vectors; a reader of the gap adds the join to its record, beside the list. A vector
+//! component claims more than is true (everything in a stream up to a position), never less. So a
+//! new row counts as a read of its gap, also if written blindly.
 //!
-//! **What is left out of the list** (section 6.6 asks for it at the price of order; this loses
-//! little):
-//! - A predecessor whose needs the stream's anchor covers: they were durable, so nothing depends on
-//!   its id, and the anchor states so in the log. Durability alone is not enough: rot could destroy
-//!   the last frames of another stream, which looks like a crash if nothing in the log proves that
-//!   they existed. Where commands may be in the log, the id also orders replay and selects
-//!   versions: replay respects the anchor for every record as if all at or below it were listed
-//!   (`recovery/dataflow.rs`).
-//! - What is evicted: its needs are not known, but the eviction vector covers them, and is in the
-//!   record's vector.
-//! - In a log of data records alone, components of its needs in the record's own stream count as
-//!   covered: where the record is found, all that precedes it is too.
+//! **Predecessors left out of the list** (section 6.6 asks for omissions at the price of order;
+//! these omissions lose little):
+//! - A predecessor with needs covered by the stream's anchor: the needs were durable, so nothing
+//!   depends on the id, and the anchor states so in the log. Durability alone is not enough: rot
+//!   could destroy the last frames of another stream, which looks like a crash if nothing in the
+//!   log proves that the frames existed. Where commands may be in the log, the id also orders
+//!   replay and selects versions: replay respects the anchor for every record as if all records at
+//!   or below the anchor were listed (`recovery/dataflow.rs`).
+//! - Evicted predecessors: the needs are not known, but the eviction vector covers the needs, and
+//!   is in the record's vector.
+//! - In a log of data records alone, needs in the record's own stream count as covered: where the
+//!   record is found, all earlier records of the stream are found too.
 //! - WAW predecessors, in a log of data records alone: row versions order images anyway.
-//! - All of them, if they would not fit a frame: then the record's vector covers them and their
-//!   needs in every stream.
-//! - RAW predecessors, if they are to be compressed: the report keeps the one with the highest
-//!   address in each log. That alone does not tell whether the others are live
-//!   (docs/protocols/taurus-2016.md), so the vector has what all of them need.
+//! - All predecessors, if the list would not fit a frame: then the record's vector covers the
+//!   predecessors and their needs in every stream.
+//! - RAW predecessors, if lists are compressed: the report keeps the predecessor with the highest
+//!   address in each log. The highest address alone does not tell whether the rest are live
+//!   (docs/protocols/taurus-2016.md), so the vector has the needs of all RAW predecessors.
 
 use super::draft::{Draft, Reserved};
 use super::predecessors::{self, Id, Predecessor};
@@ -65,9 +66,9 @@ pub(crate) struct Taurus2016 {
     lanes: usize,
     /// Whether this incarnation of the log may have command records.
     commands: bool,
-    /// A record lists no more predecessors than this.
+    /// The most predecessors in the list of a record.
     max_predecessors: usize,
-    /// Whether its vector stands for the RAW predecessors.
+    /// Whether a record's vector stands for the RAW predecessors.
     compresses_lists: bool,
     table: LsnVectorTable,
     anchoring: Anchoring,
@@ -80,24 +81,24 @@ const MOST_NAME_BYTES: usize = 10;
 pub(crate) struct Taurus2016Txn {
     /// The predecessor vector.
     vector: Vec<u64>,
-    /// The part of it that no id in the list accounts for.
+    /// The part of the vector that no id in the list accounts for.
     unnamed: Vec<u64>,
     found: Vec<Found>,
-    /// The needs of each predecessor, one after the other.
+    /// The needs of each predecessor, concatenated.
     needs: Vec<u64>,
     /// The part of `found` that the record lists.
     list: Vec<Predecessor>,
-    /// Whether something was evicted, at least in part: it stands for the eviction vector, which is
-    /// joined late.
+    /// Whether something was evicted, at least in part: the flag stands for the eviction vector,
+    /// which is joined late.
     joins_eviction: bool,
     /// Whether both vectors are zero.
     is_zero: bool,
-    /// The number of commands that replay runs one after the other before what this one reads
-    /// exists.
+    /// The number of commands that replay runs in sequence before the rows read by this transaction
+    /// exist.
     depth: u64,
-    /// Whether it is logged as a command.
+    /// Whether the transaction is logged as a command.
     command: bool,
-    /// Its id, once it has a position.
+    /// The transaction's id, once its record has a position.
     own: Id,
     scratch: Vec<u64>,
     ring: Ring,
@@ -107,15 +108,16 @@ pub(crate) struct Taurus2016Txn {
 #[derive(Clone, Copy)]
 struct Found {
     predecessor: Predecessor,
-    /// The index in [`Taurus2016Txn::needs`] of what it needs, apart from what is evicted; unused
-    /// if it was only overwritten.
+    /// The index in [`Taurus2016Txn::needs`] of the predecessor's needs, apart from evicted needs;
+    /// unused if the row was only overwritten.
     needs: usize,
 }
 
 impl Taurus2016Txn {
-    /// Replaces these predecessors in the list by their highest position in each stream, and the
-    /// needs of all that the transaction has read: of a record below such a position the position
-    /// alone does not say that it is live. Overwritten ones among them must then be durable, too.
+    /// Replaces the chosen predecessors in the list by their highest position in each stream, and
+    /// the needs of all that the transaction has read: a position alone does not say that a record
+    /// below the position is live. Overwritten predecessors among the chosen must then be durable,
+    /// too.
     fn state_in_vector(&mut self, chosen: impl Fn(&Predecessor) -> bool) {
         let (before, unnamed) = (self.list.len(), &mut self.unnamed);
         self.list.retain(|predecessor| {
@@ -134,8 +136,8 @@ impl Taurus2016Txn {
 }
 
 impl Taurus2016 {
-    /// Algorithm 1, with line 10 of algorithm 2: adds the row's last writer, and what that
-    /// transaction needs if the row was read.
+    /// Algorithm 1, with line 10 of algorithm 2: adds the row's last writer, and the writer's needs
+    /// if the row was read.
     fn find(&self, row: &LastWriter, txn: &mut Taurus2016Txn, overwritten: bool) {
         let writer = row.writer.get();
         if writer == BUSY {
@@ -155,11 +157,11 @@ impl Taurus2016 {
         }
         if overwritten {
             // Versions order images; only where there are commands does the id order replay. The
-            // row is locked, so its writer stays.
+            // row is locked, so the writer stays.
             if self.commands {
                 txn.found.push(Found { predecessor, needs: 0 });
-                // Replay runs a command after the one whose row it overwrites. What that needs goes
-                // to `scratch`, which has no content between two functions.
+                // Replay runs a command after the writer of a row that the command overwrites. The
+                // writer's needs go to `scratch`, which has no content between two functions.
                 let found = self.table.fold(
                     &row.vector,
                     FoldTarget::Write(&mut txn.scratch),
@@ -182,7 +184,7 @@ impl Taurus2016 {
         if found.warm {
             join(&mut txn.vector, &txn.needs[needs..]);
         }
-        // An evicted one is listed for replay order only.
+        // An evicted predecessor is listed for replay order only.
         if found.warm || self.commands {
             txn.found.push(Found { predecessor, needs });
         }
@@ -194,7 +196,7 @@ impl Taurus2016 {
         txn.is_zero &= !found.warm;
     }
 
-    /// Leaves out of `found` all that the record need not list, see the module.
+    /// Lists the predecessors of `found` that the record has to list, see the module.
     fn compress(&self, txn: &mut Taurus2016Txn, stream: usize, anchor: impl Fn(usize) -> Lsn) {
         let own_stream = if self.commands { usize::MAX } else { stream };
         let covers = |lane: usize, lsn: Lsn| {
@@ -228,9 +230,9 @@ impl Taurus2016 {
             self.table.join_eviction(&mut txn.unnamed);
             txn.is_zero = false;
         }
-        // Acquire: pairs with the Release of the session that appended the anchor, so that all that
-        // was reserved before the anchor is reserved, to this thread, before what follows. Loaded
-        // once: an id may only be left out if the anchor that compresses the vector covers it.
+        // Acquire: pairs with the Release of the session that appended the anchor, so that all
+        // reservations before the anchor are, to this thread, before the steps below. Loaded once:
+        // an id may only be left out if the anchor that compresses the vector covers the id.
         let mut anchor = std::mem::take(&mut txn.scratch);
         for (lane, published) in anchor.iter_mut().zip(self.log.anchors(stream)) {
             *lane = published.load(Ordering::Acquire);
@@ -243,7 +245,7 @@ impl Taurus2016 {
             txn.state_in_vector(|_| true);
         }
         if !self.commands {
-            // Where the record is found, all that precedes it in its stream is, too.
+            // Where the record is found, all earlier records in the stream are found, too.
             anchor[stream] = Lsn::MAX;
         }
         compress::encode(out, &txn.unnamed, &anchor, |lsn| *lsn);
@@ -309,8 +311,8 @@ impl LoggingProtocol for Taurus2016 {
         self.table.begin(&mut txn.ring);
     }
 
-    /// What the one before in its session's order needs, as a vector: the list would have its id
-    /// alone, and order replay.
+    /// Adds the needs of the previous transaction in the session's order, as a vector: the list
+    /// would have only the id of that transaction, and order replay.
     fn follow(&self, txn: &mut Taurus2016Txn, order: &Needs) {
         order.iter().for_each(|(lane, lsn)| {
             let own = &mut txn.unnamed[lane.index()];
@@ -330,8 +332,8 @@ impl LoggingProtocol for Taurus2016 {
         self.find(row, txn, false);
     }
 
-    /// Algorithm 1, lines 4 and 5. A row that the transaction has read as well is observed as such,
-    /// too: then the predecessor is a RAW one.
+    /// Algorithm 1, lines 4 and 5. A row that the transaction has read as well is observed as read,
+    /// too: then the predecessor is RAW.
     #[inline]
     fn observe_write(&self, row: &LastWriter, txn: &mut Taurus2016Txn) {
         self.find(row, txn, true);
@@ -356,7 +358,7 @@ impl LoggingProtocol for Taurus2016 {
     }
 
     /// Algorithm 2, lines 1 to 3 and 13: the id is not known earlier. A blind writer's vector need
-    /// not cover the one before: what reads the row now needs nothing of earlier writers.
+    /// not cover the previous writer: later readers of the row need nothing of earlier writers.
     #[inline]
     fn publish_write(&self, row: RowRef<'_, LastWriter>, txn: &mut Taurus2016Txn) {
         row.stamp.writer.change();
@@ -364,7 +366,7 @@ impl LoggingProtocol for Taurus2016 {
         row.stamp.writer.set(txn.own);
     }
 
-    /// Only gaps inherit, and new rows that were gaps and are not written yet.
+    /// Only gaps inherit, and unwritten new rows that were gaps.
     fn inherit(&self, to: &LastWriter, from: &LastWriter, txn: &mut Taurus2016Txn) {
         debug_assert_eq!(to.writer.get(), 0, "a row inherits nothing");
         self.table.inherit(&to.vector, &from.vector, &mut txn.ring);
@@ -403,7 +405,7 @@ impl StartsOnLog for Taurus2016 {
     }
 
     /// After recovery all stamps are zero: an incarnation is a barrier, and everything in earlier
-    /// ones precedes everything in this one.
+    /// incarnations precedes everything in this incarnation.
     fn start(context: &StartContext<'_>) -> Self {
         let &StartContext { log, settings, data_only, .. } = context;
         Taurus2016 {

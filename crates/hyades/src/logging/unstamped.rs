@@ -1,5 +1,5 @@
-//! The protocol of replay: rows have the stamps of the protocol that will run after it, which
-//! replay does not use.
+//! The protocol of replay: rows have the stamps of the protocol that will run after replay. Replay
+//! does not use the stamps.
 
 use super::versions::Versions;
 use super::{LoggingProtocol, Needs};

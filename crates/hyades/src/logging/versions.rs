@@ -1,29 +1,29 @@
-//! Several versions of a row during replay (Taurus 2016, sections 5.2 and 5.3): a command reads the
-//! versions that it read when it ran, even if later writers were replayed before it.
+//! Several versions of a row during replay (Taurus 2016, sections 5.2 and 5.3): a replayed command
+//! reads the same versions as in its first run, even if later writers were replayed earlier.
 //!
-//! Which version: *the latest whose writer is in the RAW list* (5.2). A writer counts as listed if
-//! its position is covered by the record's vector, that is, by the anchor in effect at the record
-//! or by what it read of gaps. This is correct: let W have written a row that T read, at a position
-//! that is covered. W had locked the row before it reserved its position, and T learnt of the
-//! covering position before T was validated (or while T held its locks). So T saw what W wrote, or
-//! something later, or failed. So of a row's versions, those that T sees in this sense are the one
-//! that it read and older ones. A WAW predecessor may count too: were one of its other writes later
-//! than what T read, each of the two would precede the other.
+//! The version to read: *the latest whose writer is in the RAW list* (5.2). A writer counts as
+//! listed if the writer's position is covered by the record's vector, that is, by the anchor in
+//! effect at the record or by the record's reads of gaps. The rule is correct: let W have written,
+//! at a covered position, a row that T read. W had locked the row before W reserved the position,
+//! and T learnt of the covering position before T was validated (or while T held its locks). So T
+//! saw W's version, or a later version, or failed. So of a row's versions, T sees in this sense the
+//! version that T read and older versions. A WAW predecessor P may count too: were another write of
+//! P later than a version that T read, P and T would precede each other.
 //!
 //! **The sync records** (5.3) are the anchors, for the same reason: a record behind an anchor in
-//! its stream sees all that the anchor covers. So once replay has passed an anchor in every stream,
-//! of the versions that all these anchors cover only the latest is needed.
+//! the same stream sees everything covered by the anchor. So once replay has passed an anchor in
+//! every stream, only the latest of the versions covered by all the anchors is needed.
 //!
-//! **Epochs** tell the same of a stream that rests, and has no new anchor. Let T have read the
-//! version that D overwrote. T reserved its place before it was validated (or while it held its
-//! locks), and D locked the row after that, and read its epoch then. A record F of a later epoch
-//! read its epoch still later, and reserved its place after that. So T stands before F in its
-//! stream. Once all records before such an F have been replayed, or are dead, in each stream, no
-//! record needs a version that D, or another writer of D's epoch, overwrote.
+//! **Epochs** tell the same of an idle stream without a new anchor. Let T have read the version
+//! that D overwrote. T reserved its place before T was validated (or while T held its locks), and D
+//! locked the row afterwards, and read D's epoch then. A record F of a later epoch read the epoch
+//! still later, and reserved a place after that. So T stands before F in T's stream. Once all
+//! records before an F of a later epoch have been replayed, or are dead, in each stream, no record
+//! needs a version overwritten by D, or by another writer of D's epoch.
 //!
-//! The newest version is in the row itself, older ones are here. A row is changed under its lock
-//! bit, and its old content is saved here first: a reader that finds nothing saved, then copies the
-//! row, then finds its version word unchanged, has copied the version that it was to see.
+//! The newest version is in the row itself, older versions are here. A row is changed under its
+//! lock bit, and the old content is saved here first: a reader that finds nothing saved, then
+//! copies the row, then finds the version word unchanged, has copied the right version.
 
 use super::predecessors::{self, Id, Predecessor};
 use crate::storage::Stamp;
@@ -44,7 +44,7 @@ use std::sync::{Mutex, MutexGuard};
 
 const SHARDS: usize = 64;
 
-/// The versions that a record sees, and the id of its own.
+/// The versions that a record sees, and the record's own id.
 #[derive(Debug, Default)]
 pub(crate) struct View {
     /// The record's own id; 0 where rows have one version only.
@@ -54,7 +54,7 @@ pub(crate) struct View {
 }
 
 impl View {
-    /// Makes this the view of the record `own`.
+    /// Sets the view of the record `own`.
     pub fn set(&mut self, own: Id, list: &[Predecessor], positions: &[Lsn]) {
         self.own = own;
         self.named.clear();
@@ -63,7 +63,7 @@ impl View {
         self.positions.extend_from_slice(positions);
     }
 
-    /// Whether the versions of this writer are seen. 0 stands for all that was there before.
+    /// Returns whether the versions of `writer` are seen. 0 stands for all earlier content.
     fn sees(&self, writer: Id) -> bool {
         writer == 0
             || predecessors::end(writer) <= self.positions[predecessors::lane(writer)]
@@ -85,21 +85,21 @@ struct Chain {
 struct Old {
     writer: Id,
     tid: Tid,
-    /// The whole row; `None` if it was absent.
+    /// The whole row; `None` if the row was absent.
     row: Option<Box<[u8]>>,
 }
 
-/// What every record that is still to be replayed sees.
+/// The versions seen by every record still to be replayed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CommonView {
-    /// By stream: all writers up to here.
+    /// By stream: all writers up to this position.
     pub positions: Vec<Lsn>,
     /// All writers of earlier epochs.
     pub epoch: EpochNumber,
 }
 
 impl CommonView {
-    /// Whether what this writer wrote is seen. 0 stands for all that was there before.
+    /// Returns whether the versions of `writer` are seen. 0 stands for all earlier content.
     pub fn covers(&self, writer: Id, epoch: EpochNumber) -> bool {
         // Broken by several epochs, which histories notice soon.
         let too_many = if broken!(DropVersionsOfOpenEpochs) { 3 } else { 0 };
@@ -109,11 +109,11 @@ impl CommonView {
     }
 }
 
-/// What may be dropped later.
+/// The older versions that may be dropped later.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct KeptVersions {
     pub number: usize,
-    /// Bytes of their rows.
+    /// Bytes of the versions' rows.
     pub bytes: usize,
 }
 
@@ -124,26 +124,27 @@ impl Old {
 }
 
 impl Chain {
-    /// Its share in the number of [`Versions::kept`].
+    /// Returns the chain's share in the number of [`Versions::kept`].
     fn weight(&self) -> usize {
         self.older.len().max(1)
     }
 
-    /// Its share in [`Versions::kept`].
+    /// Returns the chain's share in [`Versions::kept`].
     fn kept(&self) -> KeptVersions {
         let bytes = self.older.iter().map(Old::bytes).sum();
         KeptVersions { number: self.weight(), bytes }
     }
 }
 
-/// By the row's address: rows with older versions leave their index only when these are dropped.
+/// By the row's address: rows with older versions leave their index only when the older versions
+/// are dropped.
 type VersionShard = HashMap<usize, Chain, BuildHasherDefault<AddressHasher>>;
 
 /// The older versions of rows.
 pub(crate) struct Versions {
     shards: Box<[Mutex<VersionShard>]>,
-    /// What may be dropped later: their number, and the bytes of their rows. Relaxed: they only
-    /// tell when to collect.
+    /// The number of versions that may be dropped later, and the bytes of their rows. Relaxed: the
+    /// counts only tell when to collect.
     kept: AtomicUsize,
     kept_bytes: AtomicUsize,
 }
@@ -165,7 +166,7 @@ fn stable_word<S>(record: &Record<S>) -> u64 {
         }
         looks += 1;
         if looks.is_multiple_of(64) {
-            // The thread that changes it may be descheduled.
+            // The thread that changes the row may be descheduled.
             std::thread::yield_now();
         } else {
             std::hint::spin_loop();
@@ -180,7 +181,7 @@ impl Versions {
         (self.shards[hash % SHARDS].lock().unpoisoned(), address)
     }
 
-    /// What may be dropped later.
+    /// Returns the extent of the versions that may be dropped later.
     pub fn kept(&self) -> KeptVersions {
         let load = |count: &AtomicUsize| count.load(Ordering::Relaxed);
         KeptVersions { number: load(&self.kept), bytes: load(&self.kept_bytes) }
@@ -191,13 +192,13 @@ impl Versions {
         self.kept_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Whether the row has one version only.
+    /// Returns whether the row has one version only.
     pub fn is_single<S>(&self, record: &Record<S>) -> bool {
         let (shard, address) = self.shard(record);
         !shard.contains_key(&address)
     }
 
-    /// Copies the whole row as `view` sees it to `out`; false if it is absent.
+    /// Copies the whole row as `view` sees it to `out`; false if the row is absent.
     pub fn read<S: Stamp>(
         &self,
         table: &TableData<S>,
@@ -215,14 +216,14 @@ impl Versions {
         })
     }
 
-    /// Whether the row exists, as `view` sees it.
+    /// Returns whether the row exists, as `view` sees it.
     pub fn is_there<S>(&self, record: &Record<S>, view: &View) -> bool {
         self.see(record, view, |_| ())
     }
 
-    /// Calls `copy` with the version that is seen: the bytes of an older one; `Some(None)` for the
-    /// one in the row, which may have to be copied again; `None` if the row is absent. Returns
-    /// whether it exists.
+    /// Calls `copy` with the visible version: the bytes of an older version; `Some(None)` for the
+    /// version in the row, which may have to be copied again; `None` if the row is absent. Returns
+    /// whether the row exists.
     fn see<S>(
         &self,
         record: &Record<S>,
@@ -250,7 +251,7 @@ impl Versions {
     }
 
     /// Saves the row before `writer` changes it. The caller has set the row's lock bit; `version`
-    /// is its version word.
+    /// is the row's version word.
     pub fn supersede<S: Stamp>(
         &self,
         table: &TableData<S>,
@@ -280,8 +281,8 @@ impl Versions {
         self.keep(chain.weight() - before, bytes);
     }
 
-    /// Adds a version that was replayed late: the row has a newer one already, a blind write that
-    /// did not have to wait because a version between the two was lost.
+    /// Adds a version that was replayed late: the row already has a newer version, a blind write
+    /// that did not have to wait because a version between the two was lost.
     pub fn insert_older_version<S>(
         &self,
         record: &Record<S>,
@@ -290,7 +291,7 @@ impl Versions {
         row: Option<&[u8]>,
     ) {
         let (mut shard, address) = self.shard(record);
-        // Without a chain all records see the newer version, and none needs this one.
+        // Without a chain all records see the newer version, and no record needs the late version.
         let Some(chain) = shard.get_mut(&address) else { return };
         let before = chain.weight();
         let at = chain.older.partition_point(|old| old.tid < tid);
@@ -298,22 +299,22 @@ impl Versions {
         self.keep(chain.weight() - before, row.map_or(0, <[u8]>::len));
     }
 
-    /// The older version `tid` of the row, if it is kept and the row existed.
+    /// Returns the older version `tid` of the row, if the version is kept and the row existed.
     pub fn older<S>(&self, record: &Record<S>, tid: Tid) -> Option<Vec<u8>> {
         let (shard, address) = self.shard(record);
         let old = shard.get(&address)?.older.iter().find(|old| old.tid == tid)?;
         old.row.as_deref().map(<[u8]>::to_vec)
     }
 
-    /// Calls `visit` with the older versions of the row in which it existed.
+    /// Calls `visit` with the older versions of the row in which the row existed.
     pub fn visit_older<S>(&self, record: &Record<S>, visit: impl FnMut(&[u8])) {
         let (shard, address) = self.shard(record);
         let older = shard.get(&address).into_iter().flat_map(|chain| &chain.older);
         older.filter_map(|old| old.row.as_deref()).for_each(visit);
     }
 
-    /// Drops the versions that no record will see: all that is still to be replayed sees what
-    /// `common` covers.
+    /// Drops the versions that no record will see: every record still to be replayed sees the
+    /// versions covered by `common`.
     pub fn collect(&self, common: &CommonView) {
         for shard in &self.shards {
             shard.lock().unpoisoned().retain(|_, chain| {

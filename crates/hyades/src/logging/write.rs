@@ -29,7 +29,7 @@ pub struct Write<'s, S> {
     pub pending: Pending<'s>,
     /// TID of the version that the write follows; known once the row is locked.
     pub base: Tid,
-    /// Index in `writes` of the earlier write of the same row that this one replaces.
+    /// Index in `writes` of the earlier write of the same row, replaced by this write.
     pub replaces: Option<u32>,
     pub superseded: bool,
 }
@@ -44,8 +44,8 @@ impl<S> Write<'_, S> {
         }
     }
 
-    /// The bytes of the row in the record that the change overwrites, if they are in place, and
-    /// fewer than the row has.
+    /// Returns the bytes of the row in the record that the change overwrites, if in place, and
+    /// fewer than the bytes of the row.
     pub fn changed_bytes(&self, table: &TableData<S>) -> Option<ByteRanges>
     where
         S: Stamp,
@@ -64,8 +64,9 @@ impl<S> Write<'_, S> {
         (ranges.iter().map(words).sum::<usize>() < layout.fixed_bytes / 8).then_some(ranges)
     }
 
-    /// Writes the change into the row, and counts what it changes; the caller holds the row's write
-    /// protection, and its version word is `seen`. Returns whether the row exists afterwards.
+    /// Writes the change into the row, and counts the change of usage; the caller holds the row's
+    /// write protection, and the row's version word is `seen`. Returns whether the row exists
+    /// afterwards.
     #[inline(always)]
     pub fn install(
         &self,
@@ -85,7 +86,7 @@ impl<S> Write<'_, S> {
             Pending::Delete => (false, 0),
         };
         let was = seen & word::ABSENT == 0;
-        // Most writes overwrite a row by one as long.
+        // Most writes overwrite a row by a row of the same length.
         if !was || !is || grown != 0 {
             self.count((was, is), grown, usage);
         }
@@ -98,7 +99,7 @@ impl<S> Write<'_, S> {
     }
 }
 
-/// Returns one delta with the effect of `first` followed by `second`.
+/// Returns a delta with the effect of `first` followed by `second`.
 pub(crate) fn merge_deltas<'s>(
     layout: &Layout,
     first: &[u8],
@@ -123,15 +124,15 @@ pub(crate) fn merge_deltas<'s>(
     arena.alloc_slice_copy(&out)
 }
 
-/// The writes that no later write supersedes.
+/// Returns the writes that no later write supersedes.
 pub(crate) fn final_writes<'w, 's, S>(
     writes: &'w [Write<'s, S>],
 ) -> impl Iterator<Item = &'w Write<'s, S>> {
     writes.iter().filter(|write| !write.superseded)
 }
 
-/// Checksum of a transaction's final writes: tables, keys, and new content. The same call of a
-/// deterministic procedure on the same rows yields the same value.
+/// Returns the checksum of a transaction's final writes: tables, keys, and new content. The same
+/// call of a deterministic procedure on the same rows yields the same value.
 #[cold]
 pub(crate) fn outcome<'w, 's: 'w, S: Stamp>(
     tables: &[TableData<S>],
@@ -143,7 +144,7 @@ pub(crate) fn outcome<'w, 's: 'w, S: Stamp>(
     })
 }
 
-/// Adds one write to the checksum.
+/// Adds a write to the checksum.
 pub(crate) fn add_to_outcome(sum: u32, table: u32, key: &[u8], pending: Pending<'_>) -> u32 {
     let (kind, content): (u8, &[u8]) = match pending {
         Pending::Put(row) => (0, row),

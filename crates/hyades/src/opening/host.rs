@@ -1,4 +1,4 @@
-//! An opened database as its handles see it: sessions, snapshots and checkpoints of some engine.
+//! An opened database for its handles: sessions, snapshots and checkpoints of some engine.
 
 use super::pairs::RunsUnder;
 use crate::checkpoint::keeper::Checkpointed;
@@ -30,9 +30,9 @@ pub(super) struct Host<C: RunsUnder<P>, P: LoggingProtocol> {
 }
 
 impl<C: RunsUnder<P>, P: LoggingProtocol> Host<C, P> {
-    /// Before an epoch is closed, for a snapshot or a checkpoint: a transaction that runs alone,
-    /// because it starves, gets a few attempts first, if closing the epoch is a conflict to it.
-    /// Inside a transaction nothing is waited for: it may be that one.
+    /// Called before an epoch is closed, for a snapshot or a checkpoint: a starving transaction,
+    /// running alone, gets a few attempts first, if the close is a conflict for the transaction.
+    /// Inside a transaction there is no wait: the caller may be the starving one.
     fn let_one_that_starves_end(&self) {
         if !self.is_inside() && !broken!(CloseEpochsOfStarving) {
             self.shared.control.before_epoch_closes(|| self.shared.gate.pass());
@@ -40,8 +40,8 @@ impl<C: RunsUnder<P>, P: LoggingProtocol> Host<C, P> {
     }
 }
 
-/// What the tables hold, with their names. While transactions run a row may be counted as deleted
-/// before it is counted as inserted: then there is none.
+/// Returns the contents of the tables, with the tables' names. While transactions run a deletion
+/// may be counted before the insertion of its row: a negative sum counts as 0.
 fn described<S: Stamp>(tables: &[TableData<S>], sums: &[Usage]) -> Vec<TableStats> {
     let each = tables.iter().zip(sums).map(|(table, sum)| TableStats {
         name: table.layout.name.clone(),
@@ -155,7 +155,7 @@ impl<C: RunsUnder<P>, P: LoggingProtocol> Checkpointed for Host<C, P> {
     ) -> Result<(Checkpoint, CheckpointReport), Error> {
         self.let_one_that_starves_end();
         let written = checkpoint::write(&self.shared.engine, log, settings, stop);
-        // The epoch of the cut has ended, so tombstones that waited for it can go.
+        // The epoch of the cut has ended, so tombstones that waited for the end can go.
         self.shared.engine.snapshots.tidy(&self.shared.engine.epoch);
         self.shared.orphaned.sweep_all::<C, P>(&self.shared.engine);
         written

@@ -1,4 +1,4 @@
-//! What the manifest states of the next incarnation of a log.
+//! The statement of the manifest about the next incarnation of a log.
 
 use super::Opening;
 use crate::logging::StartsOnLog;
@@ -8,8 +8,8 @@ use crate::storage::schema::Schema;
 use hyades_wal::IncarnationSettings;
 
 impl Opening<'_> {
-    /// What the manifest states of the log's next incarnation. `versions`: whether commands are
-    /// replayed on several versions of rows.
+    /// Returns the manifest's statement about the log's next incarnation. `versions`: whether
+    /// commands are replayed on several versions of rows.
     pub(super) fn incarnation<P: StartsOnLog>(
         &self,
         catalogue: Vec<u8>,
@@ -45,13 +45,13 @@ impl Opening<'_> {
         }
     }
 
-    /// How the tables are spread over partitions, as the manifest states it.
+    /// Returns the spread of the tables over partitions, in the manifest's form.
     fn declared_partitions(&self) -> String {
         let declared = partition::declarations(&self.builder.tables);
         serde_json::to_string(&declared).expect("names are text")
     }
 
-    /// Whether a changed row may be logged by what changed in its long values.
+    /// Whether a changed row may be logged by the changes in its long values.
     fn may_log_edits(&self) -> bool {
         let may_be_long = |schema: &Schema| {
             let mut columns = (0..).zip(&schema.columns);

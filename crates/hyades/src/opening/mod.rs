@@ -51,14 +51,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 const MEASURABLE_BYTES: u64 = 8 << 20;
 
 impl Builder {
-    /// Opens the database in `dir` and recovers the contents of its log, or creates a new one. If
-    /// the declared tables differ from those on disk, they are changed, see [`Builder::table`].
+    /// Opens the database in `dir` and recovers the contents of its log, or creates a new log. If
+    /// the declared tables differ from the tables on disk, the tables are changed, see
+    /// [`Builder::table`].
     ///
     /// # Errors
     /// Invalid settings or schemas, a directory in use by another process, a log that is corrupt,
     /// incomplete or does not match the declarations: nothing on disk is changed then. If the
-    /// checkpoint that puts a change of the schema in force fails, the database has its old schema
-    /// and all its rows.
+    /// checkpoint for a change of the schema fails, the database has its old schema and all its
+    /// rows.
     pub fn open(mut self, dir: impl AsRef<Path>) -> Result<Database, Error> {
         let (shown, protocol) = (dir.as_ref().display(), self.protocol.name());
         let _span = span!(INFO, "open", dir = shown.to_string(), protocol = protocol);
@@ -73,7 +74,7 @@ impl Builder {
     }
 }
 
-/// Where the state is restored from, if not from the place where the new log is written.
+/// The source of the restored state, if not the place of the new log.
 pub(crate) struct RestoreSource<'s> {
     pub from: Recovering,
     pub until: EpochNumber,
@@ -90,8 +91,8 @@ pub(crate) fn open_from(builder: Builder, source: RestoreSource<'_>) -> Result<D
     pairs::open(pair, Opening { builder, control, started_ns, source: Some(source) })
 }
 
-/// Opens the described database in `dir` with a pair that no setting names. `control`: what the
-/// manifest calls the concurrency control.
+/// Opens the described database in `dir` with a pair not named by any setting. `control`: the name
+/// of the concurrency control in the manifest.
 #[cfg(feature = "plug")]
 pub(crate) fn open_plugged<C, P>(
     mut builder: Builder,
@@ -145,7 +146,7 @@ fn check(builder: &Builder) -> Result<(), Error> {
 /// The first epoch of a database.
 const FIRST_EPOCH: EpochNumber = EpochNumber(1);
 
-/// The first epoch of a run, if the log has reached this one.
+/// Returns the first epoch of a run, if the log has reached the epoch `reached`.
 fn epoch_above(reached: EpochNumber) -> Result<EpochNumber, Error> {
     if broken!(RestartEpochs) {
         return Ok(FIRST_EPOCH);
@@ -189,7 +190,7 @@ impl Opening<'_> {
         Ok(self.finish(Arc::new(host), None, &catalogue, true, RecoveryReport::default()))
     }
 
-    /// Sets what does not depend on a log.
+    /// Applies the settings independent of a log.
     fn configure<C, P>(&self, engine: &mut Engine<P, C::Row>, control: &C)
     where
         C: Commits<P>,
@@ -210,7 +211,7 @@ impl Opening<'_> {
         }
     }
 
-    /// How commands are replayed from the log of a protocol.
+    /// Returns the kind of replay for commands in the log of a protocol.
     fn command_replay<P: StartsOnLog>(&self) -> CommandReplay {
         match self.is_data_only() {
             true => CommandReplay::Never,
@@ -221,13 +222,13 @@ impl Opening<'_> {
 
     fn catalogue(&self, stored: &[u8]) -> Result<Catalogue, Error> {
         let Builder { tables, procedures, dropped, .. } = &self.builder;
-        // A simulation is the same in each run: hashes show in the order of walks.
+        // A simulation is the same in each run, and the order of walks depends on hashes.
         let is_simulated = self.builder.log.research.stepped;
         let secret = (!is_simulated).then(HashSecret::fresh);
         Catalogue::join(stored, tables, procedures, dropped, secret)
     }
 
-    /// Empty tables, with the indexes under which the log is replayed.
+    /// Returns empty tables, with the indexes for replaying the log.
     fn tables<S: Stamp>(&self, catalogue: &Catalogue) -> Arc<Vec<TableData<S>>> {
         let schemas = self.builder.tables.iter().enumerate();
         let table = |(at, schema): (usize, &Schema)| {
@@ -253,7 +254,7 @@ impl Opening<'_> {
         options.flushed_by_writers = settings.research.flushed_by_sessions;
         options.block_bytes = settings.research.block_bytes;
         options.device = settings.device.clone().unwrap_or_else(FileDevice::shared);
-        // The protocol anchors streams itself; the flusher's anchors are a fallback.
+        // The protocol itself anchors streams; the flusher's anchors are a fallback.
         options.anchor_interval_bytes = settings.research.anchor_interval_bytes * 4;
         options
     }
@@ -268,7 +269,8 @@ impl Opening<'_> {
     fn fit_streams(&self, recovering: &mut Recovering) -> Result<(), Error> {
         let settings = &self.builder.log;
         match settings.probe_streams {
-            // One stream at most is one, whatever the log had: the protocol may have no more.
+            // A maximum of one stream means one, for any earlier number in the log: the protocol
+            // may have no more.
             Some(least) if settings.streams > 1 => Ok(recovering.fit_streams(least)?),
             _ => Ok(()),
         }
@@ -309,10 +311,11 @@ impl Opening<'_> {
         settle_indexes(&catalogue.index_changes, replayed)?;
         let floor = EpochNumber(recovering.manifest().epoch_floor);
         let mut ends = recovered.ends;
-        // A new log has no records of the old schema. It cannot be opened before it is complete.
+        // A new log has no records of the old schema. A new log cannot be opened before being
+        // complete.
         let changes_log = catalogue.needs_checkpoint() && to.is_none();
         if let Some(to) = to {
-            // The state continues in a new log; the old one is only closed.
+            // The state continues in a new log; the old log is only closed.
             recovering = to.open(self.log_options())?;
             self.fit_streams(&mut recovering)?;
             ends.clear();
@@ -346,7 +349,7 @@ impl Opening<'_> {
         Ok(self.finish(Arc::new(host), Some(log), &catalogue, data_only, recovered.report))
     }
 
-    /// What the sessions on a log share.
+    /// Returns the state shared by the sessions on a log.
     fn sessions<C, P>(&self, engine: Engine<P, C::Row>, control: C) -> Arc<Sessions<C, P>>
     where
         C: Commits<P>,
@@ -387,13 +390,13 @@ impl Opening<'_> {
         engine.cut = Cut::new(active);
         self.configure(&mut engine, control);
         engine.epoch_interval = epoch_interval;
-        // Where rows are not logged, outcomes must not depend on how they would be.
+        // Where rows are not logged, outcomes must not depend on the form of logged rows.
         engine.whole_rows = settings.research.whole_rows && !P::LOGS_FIRST;
         engine
     }
 
-    /// Takes the checkpoint with which the log gets its new catalogue. No transaction has run yet.
-    /// Returns the time it took in seconds.
+    /// Takes the checkpoint that gives the log its new catalogue. No transaction has run yet.
+    /// Returns the duration in seconds.
     fn put_schema_in_force<P: LoggingProtocol, S: Stamp>(
         &self,
         engine: &Engine<P, S>,
@@ -413,7 +416,7 @@ impl Opening<'_> {
         }
     }
 
-    /// Whether no command can be logged, so that replay may go by row versions alone.
+    /// Whether no command can be logged: then replay may go by row versions alone.
     fn is_data_only(&self) -> bool {
         let data = |record: Option<RecordKind>| record.is_none_or(|r| r == RecordKind::Data);
         self.builder.record == RecordKind::Data
@@ -447,7 +450,7 @@ impl Opening<'_> {
         let procedures = Arc::new(Procedures::new(procedures, log_ids, record, origin));
         let caller = (engine.clone(), procedures.clone(), references.clone());
         let logs_first = engine.logs_first();
-        // In simulations no thread runs beside the one that steps.
+        // In simulations no thread runs beside the stepping thread.
         let threads = if is_stepped { Some(0) } else { post_threads };
         let posted = PostedCalls::new(caller, posted_calls, threads, sites);
         let shared = DatabaseInner {

@@ -59,7 +59,7 @@ impl RunsUnder<Taurus> for Partitioned<Taurus> {}
 impl RunsUnder<Physiological> for Partitioned<Physiological> {}
 impl RunsUnder<Arrival> for Partitioned<Arrival> {}
 
-/// A control that keeps nothing in rows adds nothing to a record.
+/// A control without data in rows adds nothing to a record.
 const _: () = {
     type Row<C, P> = <C as ConcurrencyControl<P>>::Row;
     assert!(size_of::<Record<()>>() == 32);
@@ -120,7 +120,7 @@ pub(crate) fn open(pair: (Protocol, Concurrency), opening: Opening<'_>) -> Resul
     }
 }
 
-/// Opens a database with a concurrency control that keeps nothing in rows but what they have.
+/// Opens a database with a concurrency control that adds no data to rows.
 fn open_plain<C>(pair: (Protocol, Concurrency), opening: Opening<'_>) -> Result<Database, Error>
 where
     C: RunsUnder<NoLog> + RunsUnder<Serial> + RunsUnder<Taurus> + RunsUnder<Taurus2016>,
@@ -142,8 +142,8 @@ where
 }
 
 impl Protocol {
-    /// The next one in [`Protocol::all`]. Has no wildcard arm, so that a new protocol does not
-    /// compile until it is added here.
+    /// Returns the next protocol in [`Protocol::all`]. Has no wildcard arm, so a new protocol does
+    /// not compile until added here.
     fn next(self) -> Option<Protocol> {
         match self {
             Protocol::None => Some(Protocol::Serial),
@@ -159,14 +159,14 @@ impl Protocol {
         }
     }
 
-    /// Every protocol there is.
+    /// Returns all protocols.
     pub fn all() -> impl Iterator<Item = Protocol> {
         std::iter::successors(Some(Protocol::None), |protocol| protocol.next())
     }
 }
 
 impl Concurrency {
-    /// The next one in [`Concurrency::all`]; see [`Protocol::next`].
+    /// Returns the next control in [`Concurrency::all`]; see [`Protocol::next`].
     fn next(self) -> Option<Concurrency> {
         match self {
             Concurrency::NoWait => Some(Concurrency::Silo),
@@ -178,18 +178,18 @@ impl Concurrency {
         }
     }
 
-    /// Every concurrency control there is.
+    /// Returns all concurrency controls.
     pub fn all() -> impl Iterator<Item = Concurrency> {
         std::iter::successors(Some(Concurrency::NoWait), |control| control.next())
     }
 
-    /// Whether it may be used with this protocol.
+    /// Whether the concurrency control may be used with this protocol.
     ///
-    /// Under [`Concurrency::TicToc`], [`Concurrency::Hekaton`] and
-    /// [`Concurrency::TimestampOrder`] transactions may precede, in the serial order, what has
-    /// committed before them. Protocols whose numbers follow the order of
-    /// commits do not recover that. Under [`Concurrency::Partitioned`] rows and gaps have no
-    /// stamps, and the protocols that it offers work with those of partitions.
+    /// Under [`Concurrency::TicToc`], [`Concurrency::Hekaton`] and [`Concurrency::TimestampOrder`]
+    /// transactions may precede, in the serial order, transactions with an earlier commit.
+    /// Protocols with numbers in the order of commits do not recover such a serial order. Under
+    /// [`Concurrency::Partitioned`] rows and gaps have no stamps, and the protocols offered work
+    /// with the stamps of partitions.
     pub fn runs_under(self, protocol: Protocol) -> bool {
         match self {
             Concurrency::NoWait | Concurrency::Silo => protocol != Protocol::Arrival,
@@ -219,23 +219,22 @@ impl Concurrency {
         }
     }
 
-    /// Whether transactions need not be serializable under it.
+    /// Whether the concurrency control offers this isolation.
     pub fn offers(self, isolation: Isolation) -> bool {
         isolation == Isolation::Serializable || self == Concurrency::Hekaton
     }
 
     /// Whether procedures may be logged as commands with this protocol. Under
-    /// [`Concurrency::TicToc`] those that precede what has committed before them are logged as data
-    /// all the same.
+    /// [`Concurrency::TicToc`] procedures that precede transactions with an earlier commit are
+    /// logged as data all the same.
     pub fn takes_commands_under(self, protocol: Protocol) -> bool {
         self.runs_under(protocol) && protocol.takes_commands()
     }
 }
 
 impl Protocol {
-    /// Whether procedures may be logged as commands. A protocol whose log does not record all
-    /// ordering constraints of replay, including readers before later writers, logs changed rows
-    /// only.
+    /// Whether procedures may be logged as commands. A protocol logs only changed rows if its log
+    /// does not record all ordering constraints of replay, including readers before later writers.
     pub fn takes_commands(self) -> bool {
         match self {
             Protocol::None | Protocol::Serial | Protocol::Taurus | Protocol::Taurus2016 => true,
@@ -245,19 +244,19 @@ impl Protocol {
         }
     }
 
-    /// Whether closures that write are logged, and procedures as data. Where they are not, calls
-    /// are logged before they run, and nothing else is.
+    /// Whether writing closures are logged, and procedures may be logged as data. Otherwise calls
+    /// are logged before their run, and nothing else is logged.
     pub fn takes_data(self) -> bool {
         self != Protocol::Arrival
     }
 
-    /// The protocols that take commands, by name: "a, b or c".
+    /// Returns the protocols that take commands, by name: "a, b or c".
     pub fn names_taking_commands() -> String {
         let takes = |protocol: &Protocol| *protocol != Protocol::None && protocol.takes_commands();
         alternatives(Protocol::all().filter(takes).map(Protocol::name))
     }
 
-    /// The concurrency controls that may be used with it, by name: "a, b or c".
+    /// Returns the concurrency controls permitted with the protocol, by name: "a, b or c".
     pub fn names_of_sound_controls(self) -> String {
         let sound = Concurrency::all().filter(|control| control.runs_under(self));
         alternatives(sound.map(Concurrency::name))
@@ -275,7 +274,7 @@ fn unsound((protocol, concurrency): (Protocol, Concurrency)) -> Error {
     ))
 }
 
-/// Names, as "a", or "a, b or c".
+/// Returns the names as "a", or "a, b or c".
 fn alternatives(names: impl Iterator<Item = &'static str>) -> String {
     let names: Vec<&str> = names.collect();
     let (last, others) = names.split_last().expect("there are some");
@@ -287,7 +286,7 @@ pub(crate) fn check(pair: (Protocol, Concurrency)) -> Result<(), Error> {
     if pair.1.runs_under(pair.0) { Ok(()) } else { Err(unsound(pair)) }
 }
 
-/// Rejects an isolation that the concurrency control does not offer.
+/// Rejects an isolation not offered by the concurrency control.
 pub(crate) fn check_isolation(concurrency: Concurrency, isolation: Isolation) -> Result<(), Error> {
     if concurrency.offers(isolation) {
         return Ok(());
@@ -321,7 +320,7 @@ pub(crate) fn check_record(
     )))
 }
 
-/// Rejects a number of streams that the protocol does not support.
+/// Rejects a number of streams not supported by the protocol.
 pub(crate) fn check_streams(protocol: Protocol, streams: usize) -> Result<(), Error> {
     match (protocol, streams) {
         (Protocol::Serial | Protocol::Physiological, 2..) => Err(Error::Misuse(format!(

@@ -1,4 +1,4 @@
-//! The outcome of a posted call, and what waits for it.
+//! The outcome of a posted call, and the waiters for the outcome.
 
 use crate::error::{Abort, Error};
 use crate::logging::Needs;
@@ -19,15 +19,15 @@ use std::task::{Context, Poll, Waker};
 /// How a posted call has ended.
 #[derive(Debug)]
 pub(super) struct Outcome {
-    /// It committed, with this encoded result, or aborted.
+    /// The encoded result of a commit, or the abort.
     pub result: Result<Vec<u8>, Abort>,
-    /// Tells when that is durable.
+    /// Tells when the outcome is durable.
     pub ticket: Ticket,
-    /// The order of the session that called it, if that keeps one.
+    /// The order of the calling session, if the session keeps an order.
     pub order: Option<Needs>,
 }
 
-/// What is known of a call that has run: its result, and the ticket that tells when it is durable.
+/// The outcome of a call that has run: the result, and the ticket for the durability of the result.
 type Ran<R> = Result<(Result<R, Abort>, Ticket), Error>;
 
 /// Why a call has no outcome.
@@ -38,13 +38,13 @@ pub(super) enum NoOutcome {
 }
 
 enum ReplyState {
-    /// The call is open; what is to be woken when it has ended, and whether a thread waits.
+    /// The call is open; the waker for the end of the call, and whether a thread waits.
     Open(Option<Waker>, bool),
     Ended(Box<Result<Outcome, NoOutcome>>),
     Taken,
 }
 
-/// Where the outcome of a posted call goes.
+/// The place for the outcome of a posted call.
 pub(super) struct Reply {
     state: Mutex<ReplyState>,
     ended: Condvar,
@@ -71,10 +71,10 @@ impl Reply {
         }
     }
 
-    /// The outcome, once. `None` while the call is open: then `waker` will be woken.
+    /// Returns the outcome, once. `None` while the call is open: then `waker` will be woken.
     fn take(&self, waker: Option<&Waker>) -> Option<Result<Outcome, NoOutcome>> {
-        // Cloned before the lock is taken, and the former one dropped after that: both may be the
-        // program's code.
+        // Cloned before the lock is taken, and the former waker dropped after the unlock: both may
+        // be the program's code.
         let mut next = waker.cloned();
         let mut state = self.state();
         if let ReplyState::Open(woken, _) = &mut *state {
@@ -105,7 +105,7 @@ impl Reply {
         Ok(())
     }
 
-    /// Blocks until the call has ended, and takes its outcome.
+    /// Blocks until the call has ended, and takes the outcome.
     pub fn outcome(&self) -> Result<Outcome, NoOutcome> {
         self.wait().map_err(NoOutcome::Failed)?;
         self.take(None).expect("the call has ended")
@@ -114,12 +114,12 @@ impl Reply {
 
 /// A call that was [posted](crate::Database::post), with a result of type `R`.
 ///
-/// Block with [`PostedCall::wait`], await it, or poll [`PostedCall::try_result`]. Dropping it
+/// Block with [`PostedCall::wait`], await the call, or poll [`PostedCall::try_result`]. A drop
 /// cancels nothing.
 #[must_use = "it tells whether the call has committed, and when that is durable"]
 pub struct PostedCall<R> {
     reply: Arc<Reply>,
-    /// The outcome, until it is durable.
+    /// The outcome, until durable.
     outcome: Option<Outcome>,
     result: PhantomData<fn() -> R>,
 }
@@ -150,7 +150,7 @@ impl<R: DeserializeOwned> PostedCall<R> {
         Ok(())
     }
 
-    /// The outcome: the result, and the ticket that tells when it is durable.
+    /// Returns the outcome: the result, and the ticket for the durability of the result.
     fn pre_committed(outcome: Outcome) -> Ran<R> {
         let Outcome { result, ticket, .. } = outcome;
         match result {
@@ -159,18 +159,18 @@ impl<R: DeserializeOwned> PostedCall<R> {
         }
     }
 
-    /// Blocks until the call has run: [`PostedCall::outcome`] will not block. In a waker it returns
-    /// at once, as [`PostedCall::outcome`] does there, with an error.
+    /// Blocks until the call has run: [`PostedCall::outcome`] will not block. In a waker the
+    /// function returns at once; [`PostedCall::outcome`] does so there, with an error.
     pub fn wait_until_run(&self) {
         if self.outcome.is_none() {
             let _ = self.reply.wait();
         }
     }
 
-    /// Blocks until the call has run, and returns its result before that is durable: the call is
-    /// pre-committed, or has aborted, and the ticket tells when its outcome is acknowledged. Until
-    /// then a crash may undo it; see [`Session::submit`](crate::Session::submit) for what a program
-    /// may do with such a result.
+    /// Blocks until the call has run, and returns the result before it is durable: the call is
+    /// pre-committed, or has aborted, and the ticket tells when the outcome is acknowledged. Until
+    /// then a crash may undo the outcome; see [`Session::submit`](crate::Session::submit) for what
+    /// a program may do with the result.
     ///
     /// # Errors
     /// As for [`Session::call`](crate::Session::call).
@@ -185,8 +185,8 @@ impl<R: DeserializeOwned> PostedCall<R> {
         Self::pre_committed(self.outcome.take().expect("the call has ended"))
     }
 
-    /// Like [`PostedCall::outcome`], but returns `None` where that would block. Once it has
-    /// returned an outcome, that is taken: later calls return an error.
+    /// Like [`PostedCall::outcome`], but returns `None` instead of blocking. A returned outcome is
+    /// taken: later calls return an error.
     ///
     /// # Errors
     /// As for [`PostedCall::outcome`].
@@ -204,7 +204,7 @@ impl<R: DeserializeOwned> PostedCall<R> {
         decode_result(&result?)
     }
 
-    /// Blocks until the call has ended and its outcome is durable, and returns its result.
+    /// Blocks until the call has ended and the outcome is durable, and returns the result.
     ///
     /// # Errors
     /// [`Error::Aborted`] if the procedure aborted; otherwise as for
@@ -222,8 +222,8 @@ impl<R: DeserializeOwned> PostedCall<R> {
         Self::result(result)
     }
 
-    /// Returns the result if the call has ended and its outcome is durable; `None` if not. Does not
-    /// block. Once it has returned a result, that is taken: later calls return an error.
+    /// Returns the result if the call has ended and the outcome is durable; `None` if not. Does not
+    /// block. A returned result is taken: later calls return an error.
     ///
     /// # Errors
     /// As for [`PostedCall::wait`].

@@ -1,16 +1,16 @@
-//! Sites: threads that own the partitions, and alone run their calls, as in H-Store (Kallman et
-//! al., PVLDB 1(2), 2008) and in VoltDB (Malviya et al., ICDE 2014, section II).
+//! Sites: threads that own the partitions, and alone run the partitions' calls, as in H-Store
+//! (Kallman et al., PVLDB 1(2), 2008) and in VoltDB (Malviya et al., ICDE 2014, section II).
 //!
 //! Partition `p` of a database with `n` sites belongs to site `p % n`. Each site has a queue of
-//! calls, and runs one after the other. A call whose partitions belong to several sites stands in
-//! the queue of each: all of these sites stop when they reach it, the one with the lowest number
-//! runs it once all have stopped, and then all go on. Such a call enters its queues while all of
-//! them are locked, so any two calls have one order in all queues that they share, no circle of
+//! calls, and runs the calls in sequence. A call with partitions of several sites stands in the
+//! queue of each: all these sites stop when they reach the call, the site with the lowest number
+//! runs the call once all have stopped, and then all go on. Such a call enters its queues while all
+//! of them are locked, so any two calls have the same order in all common queues, no circle of
 //! sites waits, and each call has its turn.
 //!
-//! What is no call, and what a call accesses beside the partitions that it states, is kept apart by
-//! the turns of the partitions ([`crate::concurrency::turns`]), which a site takes like every other
-//! thread. Nearly always it finds its own ones free.
+//! Transactions that are no calls, and accesses of a call beside its stated partitions, are kept
+//! apart by the turns of the partitions ([`crate::concurrency::turns`]), which a site takes like
+//! every other thread. Nearly always a site finds its own partitions free.
 
 use super::PostedJob;
 use crate::storage::partition::members;
@@ -20,24 +20,24 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// How often a thread looks before it sleeps: for about as long as a short call takes.
+/// How often a thread looks before sleep: for about the time of a short call.
 const LOOKS: u32 = if cfg!(loom) { 0 } else { 1_000 };
 
 /// A sleeper looks again after this time at the latest.
 const NAP: Duration = Duration::from_millis(10);
 
-/// What stands in the queue of a site.
+/// An entry in the queue of a site.
 pub(super) enum SiteJob {
-    /// A call that it runs; if there are other sites, once they have stopped.
+    /// A call for the site to run; if there are other sites, once they have stopped.
     Run(PostedJob, Option<Arc<Standstill>>),
-    /// It stops while another one runs a call.
+    /// The site stops while another site runs a call.
     Stop(Arc<Standstill>),
 }
 
-/// The sites of one call, which stop until it has run.
+/// The sites of a call, which stop until the call has run.
 pub(super) struct Standstill {
-    /// The sites that have not stopped, beside the one that runs the call. SeqCst, this and the
-    /// next one: of a sleeper and what wakes it one sees what the other has done.
+    /// The sites that have not stopped, except the site that runs the call. SeqCst, this and the
+    /// next field: of a sleeper and its waker one sees the act of the other.
     missing: AtomicU32,
     has_run: AtomicBool,
     moved: Event,
@@ -76,14 +76,14 @@ impl Standstill {
         self.wait_until(|| self.has_run.load(Ordering::SeqCst));
     }
 
-    /// Waits until all other sites have stopped. They go on when the result is dropped.
+    /// Waits until all other sites have stopped. The sites go on when the result is dropped.
     pub fn begin(&self) -> AllStopped<'_> {
         self.wait_until(|| self.missing.load(Ordering::SeqCst) == 0);
         AllStopped(self)
     }
 }
 
-/// While this lives, all sites of a call stand still.
+/// All sites of a call stand still until the drop.
 pub(super) struct AllStopped<'s>(&'s Standstill);
 
 impl Drop for AllStopped<'_> {
@@ -96,7 +96,7 @@ impl Drop for AllStopped<'_> {
 #[derive(Default)]
 struct SiteState {
     jobs: VecDeque<SiteJob>,
-    /// Its thread sleeps until it is notified.
+    /// The site's thread sleeps until notified.
     asleep: bool,
     /// No call will come any more.
     over: bool,
@@ -106,7 +106,8 @@ struct SiteState {
 struct SiteQueue {
     state: Mutex<SiteState>,
     moved: Condvar,
-    /// Whether something may be in the queue. A hint for its thread, which spins on it: Relaxed.
+    /// Whether something may be in the queue. A hint for the site's thread, which spins on the
+    /// flag: Relaxed.
     filled: AtomicBool,
 }
 
@@ -138,7 +139,7 @@ impl Sites {
         }
     }
 
-    /// The sites of these slots; the first one for a call that accesses none.
+    /// Returns the sites of the slots; the first site for a call without slots.
     pub fn of_slots(&self, slots: u64) -> u64 {
         let (count, partitions) = (self.queues.len(), self.partitions as usize);
         let all = u64::MAX >> (64 - count);
@@ -173,8 +174,8 @@ impl Sites {
         }
     }
 
-    /// Moves all that stands in the queue of a site to `batch`, which is empty. Waits for some,
-    /// after `idle`; false if none will come.
+    /// Moves all entries in the queue of a site to the empty `batch`. Waits for an entry, after
+    /// `idle`; false if no entry will come.
     pub fn take(&self, site: usize, batch: &mut VecDeque<SiteJob>, idle: impl FnOnce()) -> bool {
         let queue = &*self.queues[site];
         for _ in 0..LOOKS {
@@ -199,7 +200,7 @@ impl Sites {
         !batch.is_empty()
     }
 
-    /// No call will come any more: lets the threads end.
+    /// Lets the threads end: no call will come any more.
     pub fn end(&self) {
         for queue in &self.queues {
             queue.state().over = true;
@@ -214,9 +215,9 @@ mod loom_tests {
     use hyades_platform::sync::AtomicU64;
     use loom::thread;
 
-    /// The site that runs the call sees what the other has done before it stopped; this one sees
-    /// what the call has done, and goes on. (Of three sites two wait at a time: loom, under which
-    /// those that wait look again, never ends.)
+    /// The site that runs the call sees the stores of the stopped site from before the stop; the
+    /// stopped site sees the stores of the call, and goes on. (Of three sites two wait at a time:
+    /// loom, under which waiting sites look again, never ends.)
     #[test]
     fn one_stops_for_another() {
         let mut model = loom::model::Builder::new();
@@ -224,7 +225,7 @@ mod loom_tests {
         model.max_branches = 20_000;
         model.check(|| {
             let standstill = Standstill::new(2);
-            // Relaxed: the standstill has to order what is done with them.
+            // Relaxed: the standstill has to order the accesses.
             let done = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
             let (stops, left) = (standstill.clone(), done.clone());
             let site = thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! The threads that run posted calls: how they start, what they do, and how they end.
+//! The threads that run posted calls: start, work and end.
 
 use super::sites::{SiteJob, Sites};
 use super::{Caller, NoOutcome, PostedCalls, closed};
@@ -14,13 +14,13 @@ thread_local! {
     static IS_SITE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether the calling thread is a site, of any database: then it waits for none.
+/// Returns whether the calling thread is a site, of any database: a site waits for no site.
 pub(super) fn is_site() -> bool {
     IS_SITE.get()
 }
 
 impl PostedCalls {
-    /// Starts the threads; at least one, and all if they are sites, or returns why not.
+    /// Starts the threads; at least one, and all if the threads are sites, or returns the error.
     #[cold]
     pub(super) fn start(self: &Arc<Self>) -> Result<(), Error> {
         let mut state = self.state();
@@ -28,7 +28,7 @@ impl PostedCalls {
             return Ok(());
         }
         if self.closed.load(Ordering::SeqCst) {
-            // Whatever closes the database runs what is left, but not what lies with sites.
+            // The closing thread runs the remaining calls, but not the calls at sites.
             let is_lost = self.sites.is_some();
             return if is_lost { Err(closed()) } else { Ok(()) };
         }
@@ -66,7 +66,7 @@ impl PostedCalls {
         Ok(())
     }
 
-    /// What each thread does.
+    /// Does the work of a thread.
     fn work(&self, mut caller: Caller) {
         event!(DEBUG, "thread for posted calls started");
         loop {
@@ -76,7 +76,7 @@ impl PostedCalls {
         }
     }
 
-    /// What the thread of a site does.
+    /// Does the work of the thread of a site.
     fn work_at(&self, mut caller: Caller, site: usize) {
         event!(DEBUG, "thread of a site started");
         IS_SITE.set(true);
@@ -103,7 +103,7 @@ impl PostedCalls {
         self.sites.iter().for_each(Sites::end);
     }
 
-    /// Whether the calling thread runs posted calls.
+    /// Returns whether the calling thread runs posted calls.
     pub fn is_own_thread(&self) -> bool {
         self.state().own.contains(&thread::current().id())
     }
@@ -115,8 +115,8 @@ impl PostedCalls {
         self.posters.clear();
     }
 
-    /// Takes no more calls, and waits until those that are open have ended. Without threads the
-    /// calling one runs them.
+    /// Takes no more calls, and waits until the open calls have ended. Without threads the calling
+    /// thread runs the calls.
     pub fn close(&self) {
         let mut state = self.state();
         self.closed.store(true, Ordering::SeqCst);

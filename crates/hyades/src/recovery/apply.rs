@@ -1,8 +1,8 @@
 //! Applies data records: changes are installed by row version, in any order.
 //!
-//! Every row has the TID of its last writer, and an image is installed only if it is newer. A delta
-//! names its base version, and so do edits; they are held until the row has that version, or a
-//! newer one.
+//! Every row has the TID of its last writer, and an image is installed only if newer. A delta names
+//! its base version, and so do edits; both are held until the row has the base version, or a newer
+//! version.
 
 use super::former_changes;
 use super::replay::{DeferredGarbage, ReplayContext};
@@ -38,16 +38,16 @@ pub(crate) struct Applier {
     old: Vec<u8>,
     /// A change of a former table.
     converted: Vec<u8>,
-    /// The delta that edits mean.
+    /// The delta made from edits.
     expanded: Vec<u8>,
     pub tombstones: Tombstones,
-    /// The current record's name where rows have several versions; 0 where they have one.
+    /// The current record's name where rows have several versions; 0 where rows have one.
     pub writer: Id,
     /// Whether rows have several versions, by TID.
     pub by_timestamp: bool,
     old_versions: OldVersionWriter,
     stale: Garbage,
-    /// What it has added to the tables.
+    /// The usage added to the tables.
     usage: LocalUsage,
     pub images: u64,
 }
@@ -75,8 +75,8 @@ impl Applier {
         Ok(())
     }
 
-    /// Decodes the next change in `rest` and applies it as transaction `tid`'s. Returns false if it
-    /// does not fit the tables.
+    /// Decodes the next change in `rest` and applies it as transaction `tid`'s. Returns false if
+    /// the change does not fit the tables.
     pub fn apply_next<S: Stamp>(
         &mut self,
         replay: &ReplayContext<S>,
@@ -94,7 +94,7 @@ impl Applier {
         true
     }
 
-    /// Like [`Applier::apply_next`], if the change is of a former table.
+    /// Like [`Applier::apply_next`], for a change of a former table.
     #[cold]
     fn apply_former<S: Stamp>(
         &mut self,
@@ -120,7 +120,7 @@ impl Applier {
     }
 
     /// Decodes the next change in `rest`: the table's position, the key and the change. `None` if
-    /// it does not fit the declared tables.
+    /// the change does not fit the declared tables.
     pub fn next_change<'a, S: Stamp>(
         replay: &ReplayContext<S>,
         rest: &mut &'a [u8],
@@ -135,7 +135,7 @@ impl Applier {
         let at = replay.catalogue.table(id).expect("it had a shape");
         let table = &tables[at];
         let key = key_of(&table.layout, key, change);
-        // A whole row has its key in it.
+        // A whole row contains its key.
         if !matches!(change, Change::Put(_)) && !table.accepts_key(&key) {
             return None;
         }
@@ -154,7 +154,8 @@ impl Applier {
         guard: &Guard,
     ) {
         let table = &replay.engine.tables[at];
-        // One thread runs the undo pass after all others have finished, so the row's lock is free.
+        // One thread runs the undo pass after the end of all replay threads, so the row's lock is
+        // free.
         let Lookup::Found(record) = table.find(key, guard) else { return };
         let Some(mut lock) = RowLock::take(record) else { return };
         if word::tid(lock.version) == tid {
@@ -239,7 +240,7 @@ impl Applier {
         lock.version = now;
     }
 
-    /// Keeps a version that transaction `tid` overwrites, where commands read as of a timestamp.
+    /// Keeps a version overwritten by transaction `tid`, where commands read as of a timestamp.
     fn keep<S: Stamp>(
         &mut self,
         replay: &ReplayContext<S>,
@@ -254,7 +255,8 @@ impl Applier {
         }
     }
 
-    /// Keeps a version that arrives after a newer one, where commands may still read it.
+    /// Keeps a version that arrives after a newer version, where commands may still read the older
+    /// version.
     fn insert_older_version<S: Stamp>(
         &mut self,
         replay: &ReplayContext<S>,
@@ -311,7 +313,7 @@ impl Applier {
         version
     }
 
-    /// Installs a change of the version that a row has, whose lock is held, and returns the new
+    /// Installs a change of the current version of a row. The row's lock is held. Returns the new
     /// version word.
     fn install_newer<S: Stamp>(
         &mut self,
@@ -350,8 +352,8 @@ impl Applier {
         now
     }
 
-    /// Installs a change in a row whose lock is held, updates its index entries, and returns the
-    /// new version word.
+    /// Installs a change in a row, updates the row's index entries, and returns the new version
+    /// word. The row's lock is held.
     fn install<S: Stamp>(
         &mut self,
         table: &TableData<S>,
@@ -399,7 +401,7 @@ impl Applier {
         self.by_timestamp || self.writer != 0
     }
 
-    /// Hands over the tombstones that are left, which are removed at the end.
+    /// Hands over the remaining tombstones, for removal at the end.
     pub fn finish<S: Stamp>(mut self, replay: &ReplayContext<S>) {
         replay.add_usage(self.usage.take());
         replay.engine.snapshots.versions().end_writer(&mut self.old_versions);
@@ -413,8 +415,8 @@ pub(super) fn is_locked<S>(record: &Record<S>) -> bool {
 }
 
 /// Updates a row's entries in the secondary indexes. If `stale` is given, the old entries are noted
-/// there, as stale since the TID, and stay, because commands that see older versions may need them.
-/// The caller holds the row's lock.
+/// there, as stale since the TID, and stay, because commands reading older versions may need the
+/// entries. The caller holds the row's lock.
 fn reindex<S: Stamp>(
     table: &TableData<S>,
     record: &Record<S>,
@@ -449,7 +451,7 @@ fn reindex<S: Stamp>(
     }
 }
 
-/// Keeps a record's garbage until all records still to be replayed see what it wrote.
+/// Keeps a record's garbage until all records still to be replayed see the record's writes.
 pub(crate) fn defer_garbage<S: Stamp>(
     replay: &ReplayContext<S>,
     (writer, tid): (Id, Tid),
@@ -462,7 +464,8 @@ pub(crate) fn defer_garbage<S: Stamp>(
     }
 }
 
-/// The key of a change as it was decoded. Whole rows may come without it: they contain it.
+/// Returns the key of a decoded change. Whole rows may come without a key: the row contains the
+/// key.
 #[inline]
 pub(super) fn key_of(layout: &Layout, key: Option<&[u8]>, change: Change<'_>) -> KeyBytes {
     match (key, change) {
@@ -487,7 +490,7 @@ fn count_row_id<S: Stamp>(replay: &ReplayContext<S>, keyless: bool, key: &[u8]) 
     }
 }
 
-/// Raises the maximum epoch and row id to those of a record.
+/// Raises the maximum epoch and row id to the values of a record.
 pub(crate) fn count<S: Stamp>(replay: &ReplayContext<S>, head: &RecordHead) {
     let counts = &replay.counts;
     let EpochNumber(epoch) = head.tid.epoch();
@@ -495,7 +498,7 @@ pub(crate) fn count<S: Stamp>(replay: &ReplayContext<S>, head: &RecordHead) {
         counts.max_epoch.fetch_max(epoch, Ordering::Relaxed);
     }
     if let Some(&id) = head.row_ids.iter().max() {
-        // Where calls were logged before they ran, they state the number of a block.
+        // Calls logged before they ran state the number of a block.
         let id = if head.slots.is_some() { RowIdBlock::last_of(id) } else { id };
         counts.max_row_id.fetch_max(id, Ordering::Relaxed);
     }

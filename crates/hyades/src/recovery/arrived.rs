@@ -1,5 +1,5 @@
-//! Replays calls that were logged before they ran. One that had aborted aborts again, and leaves
-//! nothing: that is how it ended, and what follows it has met the same state.
+//! Replays calls logged before their run. An aborted call aborts again, and leaves nothing, as in
+//! the original run; so later calls meet the same state.
 
 use super::command::{CommandRunner, called, keep_rolled_back, written};
 use super::replay::ReplayContext;
@@ -22,7 +22,7 @@ impl CommandRunner {
     /// Runs a call that may access `slots`.
     ///
     /// # Errors
-    /// A message that says why it cannot be replayed.
+    /// A message that says why the call cannot be replayed.
     pub(super) fn replay_call<S: Stamp>(
         &mut self,
         replay: &ReplayContext<S>,
@@ -56,7 +56,7 @@ impl CommandRunner {
         self.result.clear();
         let result = &mut self.result;
         let run = || (called.body)(&Transaction(&running), body, result);
-        // A panic, too, is how it has ended.
+        // A panic is an end of the call, too.
         let ended = catch_unwind(AssertUnwindSafe(run));
         let state = running.state();
         let commits = matches!(ended, Ok(Ok(())))
@@ -68,7 +68,7 @@ impl CommandRunner {
         }
         head.outcomes.iter().for_each(|sum| self.outcomes.stated(*sum));
         let sum = place.outcome(commits, || written(replay, state));
-        // The catalogue has it, so it is a short number.
+        // The catalogue has the procedure, so the number is short.
         let (epoch, procedure) = (head.tid.epoch(), id as u32);
         self.outcomes.found(StatedSum { epoch, procedure, sum });
         if commits {

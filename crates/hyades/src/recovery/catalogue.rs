@@ -1,4 +1,4 @@
-//! The catalogue: tables and procedures as the log knows them, kept in its manifest.
+//! The catalogue: the tables and procedures of the log, kept in its manifest.
 
 use super::former::FormerTable;
 use super::schema_change::{self, IndexChange};
@@ -9,22 +9,22 @@ use crate::storage::schema::Schema;
 use crate::transaction::procedure::Procedure;
 use std::collections::{HashMap, HashSet};
 
-/// Numbers used in the log, matched to what this process declares.
+/// Numbers used in the log, matched to the declarations of this process.
 pub(crate) struct Catalogue {
     stored: StoredCatalogue,
     /// The manifest's catalogue, if it stays in force until a checkpoint has been adopted.
     before: Option<Vec<u8>>,
     /// In declaration order.
     pub table_ids: Vec<u32>,
-    /// That of the hashes of keys.
+    /// The secret of the hashes of keys.
     pub secret: HashSecret,
     pub procedure_ids: Vec<u32>,
     /// Declared tables, except former ones.
     tables: ById<u32>,
-    /// Tables that are dropped, or whose rows have another layout in the log.
+    /// Dropped tables, and tables with another layout of rows in the log.
     formers: ById<FormerTable>,
     procedures: ById<Procedure>,
-    /// What is different from the manifest's catalogue, in words.
+    /// The differences from the manifest's catalogue, in words.
     pub changes: Vec<String>,
     /// By the position of the table among the declarations.
     pub index_changes: Vec<(usize, IndexChange)>,
@@ -40,7 +40,7 @@ impl<T> FromIterator<(u32, T)> for ById<T> {
 }
 
 impl<T> ById<T> {
-    /// Apart from `from_iter`, which is compiled for every iterator.
+    /// Separate from `from_iter`, since `from_iter` is compiled for every iterator.
     fn sorted(mut numbered: Vec<(u32, T)>) -> Self {
         numbered.sort_by_key(|(number, _)| *number);
         ById(numbered)
@@ -64,7 +64,7 @@ impl<T> ById<T> {
 /// A table's number in the log and its description; a procedure's number, name and version.
 type Entries = (Vec<(u32, Schema)>, Vec<(u32, String, u32)>);
 
-/// Decodes the manifest's catalogue, for tools that have no declarations to match it to.
+/// Decodes the manifest's catalogue, for tools without declarations to match.
 pub(crate) fn entries(bytes: &[u8]) -> Result<Entries, Error> {
     let stored = StoredCatalogue::read(bytes)?;
     let tables = stored.tables.into_iter().map(|t| (t.id, t.schema)).collect();
@@ -74,7 +74,7 @@ pub(crate) fn entries(bytes: &[u8]) -> Result<Entries, Error> {
 
 impl Catalogue {
     /// Matches the manifest's catalogue to the declarations; new tables and procedures get new
-    /// numbers, and a database without a secret for its hashes gets this one, if there is one.
+    /// numbers, and a database without a secret for its hashes gets `new_secret`, if given.
     ///
     /// # Errors
     /// [`Error::Mismatch`]: the catalogue cannot be read, or a table cannot be changed to its
@@ -147,7 +147,7 @@ impl Catalogue {
         Ok(changed)
     }
 
-    /// Removes the tables that are declared as dropped. Returns whether there were any.
+    /// Removes the tables declared as dropped. Returns whether a table was removed.
     fn drop_tables(&mut self, dropped: &[String]) -> Result<bool, Error> {
         let declared: HashSet<u32> = self.table_ids.iter().copied().collect();
         let is_undeclared = |table: &mut StoredTable| !declared.contains(&table.id);
@@ -193,8 +193,8 @@ impl Catalogue {
         self.stored.to_bytes()
     }
 
-    /// The catalogue with which an incarnation begins: the old one if a change of the schema has to
-    /// wait for a checkpoint.
+    /// Returns the catalogue at the beginning of an incarnation: the old catalogue if a change of
+    /// the schema has to wait for a checkpoint.
     pub fn bytes_before_checkpoint(&self) -> Vec<u8> {
         self.before.clone().unwrap_or_else(|| self.to_bytes())
     }
@@ -204,8 +204,8 @@ impl Catalogue {
         self.before.is_some()
     }
 
-    /// For the error about a command that cannot be replayed: what to do if the schema is being
-    /// changed.
+    /// Returns the advice for the error about a command that cannot be replayed, if the schema is
+    /// being changed.
     pub fn advice(&self) -> String {
         if !self.needs_checkpoint() {
             return String::new();
@@ -224,7 +224,7 @@ impl Catalogue {
         Some(schema_change::replay_schema(declared, change))
     }
 
-    /// A table as the log's records know it, if that is not as it is declared.
+    /// Returns the table with this number in the log, if its form in the log is not as declared.
     #[cold]
     pub fn former(&self, log_id: u64) -> Option<&FormerTable> {
         self.formers.get(u32::try_from(log_id).ok()?)
@@ -235,17 +235,17 @@ impl Catalogue {
         !self.formers.0.is_empty()
     }
 
-    /// The position among the declarations of the table with this number in the log. `None` if
-    /// there is none, or it is a [former](Catalogue::former) table.
+    /// Returns the position among the declarations of the table with this number in the log. `None`
+    /// if there is no such table, or if the table is a [former](Catalogue::former) table.
     #[inline]
     pub fn table(&self, log_id: u64) -> Option<usize> {
         self.tables.get(u32::try_from(log_id).ok()?).map(|at| *at as usize)
     }
 
-    /// The procedure with this number in the log.
+    /// Returns the procedure with this number in the log.
     ///
     /// # Errors
-    /// A message that says what is missing.
+    /// A message that names the missing procedure.
     pub fn procedure(&self, log_id: u64) -> Result<&Procedure, String> {
         let id = u32::try_from(log_id).map_err(|_| format!("there is no procedure {log_id}"))?;
         if let Some(procedure) = self.procedures.get(id) {

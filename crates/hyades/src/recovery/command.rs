@@ -46,7 +46,7 @@ pub(crate) struct CommandRunner {
 }
 
 impl CommandRunner {
-    /// For a database with this number of tables.
+    /// Creates a runner for a database with `tables` tables.
     pub fn new(tables: usize) -> Self {
         CommandRunner {
             arena: Bump::with_capacity(1 << 14),
@@ -66,8 +66,8 @@ impl CommandRunner {
         replay.outcomes.lock().unpoisoned().merge(outcomes);
     }
 
-    /// Runs the command of a record after everything that it depends on was replayed. `place` is
-    /// the record's stream and start.
+    /// Runs the command of a record after the replay of all its dependencies. `place` is the
+    /// record's stream and start.
     pub fn run<S: Stamp>(
         &mut self,
         replay: &ReplayContext<S>,
@@ -93,7 +93,7 @@ impl CommandRunner {
         })
     }
 
-    /// Runs the procedure, commits what it wrote, and disposes of the garbage.
+    /// Runs the procedure, commits its writes, and disposes of the garbage.
     ///
     /// # Errors
     /// A message that says why the command cannot be replayed.
@@ -128,8 +128,8 @@ impl CommandRunner {
         let installed = replaying::install(&replay.engine, state, head.tid);
         installed.map_err(|what| named(what.into()))?;
         keep_rolled_back(replay, state, &self.arena);
-        // The rest of its garbage is removed at once: the next transaction on these rows may follow
-        // as soon as this one counts as replayed.
+        // The rest of the garbage is removed at once: the next transaction on these rows may follow
+        // as soon as the command counts as replayed.
         let ended = match versions {
             Some(EarlierVersions::AsOf(..)) => TransactionEnd::Version(head.tid),
             _ => TransactionEnd::Replayed,
@@ -137,7 +137,7 @@ impl CommandRunner {
         self.garbage.collect_from(&ended, state, true);
         drop(running);
         if versions.is_some() {
-            // Commands may still read the versions that this one has overwritten.
+            // Commands may still read the versions overwritten by this command.
             defer_garbage(replay, (writer, head.tid), &mut self.garbage);
         }
         self.sweep(replay);
@@ -145,7 +145,7 @@ impl CommandRunner {
         Ok(())
     }
 
-    /// Removes garbage, but for rows that others hold: these remain until the end.
+    /// Removes garbage, except rows in use elsewhere: these rows remain until the end.
     pub(super) fn sweep<S: Stamp>(&mut self, replay: &ReplayContext<S>) {
         if !self.garbage.is_empty() {
             let keep = |table, key| {
@@ -156,8 +156,8 @@ impl CommandRunner {
     }
 }
 
-/// Notes row objects that a command has placed and rolled back: they were only read. Another
-/// command that does the same may be running now, so they stay until the end.
+/// Notes row objects placed and rolled back by a command: the rows were only read. Another command
+/// with the same reads may be running now, so the row objects stay until the end.
 pub(super) fn keep_rolled_back<'s, C: ConcurrencyControl<Unstamped<S>>, S: Stamp>(
     replay: &ReplayContext<S>,
     state: &mut TxnState<'s, C, Unstamped<S>>,
@@ -171,7 +171,7 @@ pub(super) fn keep_rolled_back<'s, C: ConcurrencyControl<Unstamped<S>>, S: Stamp
     }
 }
 
-/// Reads which procedure a command calls: its number, which is taken from `body`, and what it is.
+/// Reads which procedure a command calls: the number, taken from `body`, and the procedure.
 pub(super) fn called<'r, S: Stamp>(
     replay: &'r ReplayContext<S>,
     body: &mut &[u8],
@@ -205,7 +205,7 @@ fn call<S: Stamp>(
     }
 }
 
-/// A checksum of what a command has written.
+/// Returns a checksum of the writes of a command.
 pub(super) fn written<C: ConcurrencyControl<Unstamped<S>, Row = S>, S: Stamp>(
     replay: &ReplayContext<S>,
     state: &TxnState<'_, C, Unstamped<S>>,
@@ -216,7 +216,7 @@ pub(super) fn written<C: ConcurrencyControl<Unstamped<S>, Row = S>, S: Stamp>(
     }
 }
 
-/// Compares what the command did with what its record says it did when it ran.
+/// Compares the effects of the command with the original effects stated in its record.
 fn check_outcome<S: Stamp>(
     replay: &ReplayContext<S>,
     head: &RecordHead,

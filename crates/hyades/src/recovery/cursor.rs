@@ -8,16 +8,16 @@ use hyades_wal::{Chunk, Lsn};
 pub(crate) struct StreamCursor {
     pub reader: LaneReader,
     pub decoder: Decoder,
-    /// The current chunk. Its frames up to `at` have been taken.
+    /// The current chunk. The frames up to `at` have been taken.
     pub chunk: Option<Chunk>,
     pub at: Lsn,
 }
 
-/// What follows the cursor's position.
+/// The content behind the cursor's position.
 pub(crate) enum LookAhead {
     /// More frames of the current chunk.
     More,
-    /// A chunk that was just read.
+    /// A chunk just read.
     NewChunk,
     /// Nothing: the stream is valid up to here.
     End(Lsn),
@@ -29,7 +29,7 @@ impl StreamCursor {
         StreamCursor { reader, decoder, chunk: None, at }
     }
 
-    /// Reads the next chunk if no frames of the current one are left.
+    /// Reads the next chunk if no frames of the current chunk are left.
     #[inline]
     pub fn look_ahead(&mut self) -> Result<LookAhead, Error> {
         if self.chunk.as_ref().is_some_and(|chunk| chunk.end() != self.at) {

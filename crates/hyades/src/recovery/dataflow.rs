@@ -1,17 +1,19 @@
 //! Replay along lists of predecessors (Taurus 2016, algorithm 3): threads read streams into the
-//! recovery dependency graph ([`super::graph`]) and replay the records that it releases.
+//! recovery dependency graph ([`super::graph`]) and replay the records that the graph releases.
 //!
-//! In a log of data records alone the graph only decides which records are live: images are applied
+//! In a log of only data records the graph only decides which records are live: images are applied
 //! by row version, in any order. If commands are in the log, a record is replayed after all records
-//! that it names and all that the anchor in effect covers (`logging/taurus_2016.rs` omits the names
-//! of these). Nothing orders a writer after the readers of what it overwrites: commands see the
-//! versions that they saw when they ran ([`crate::logging::versions`]).
+//! named in its list and all records covered by the anchor in effect (`logging/taurus_2016.rs`
+//! omits the names of the covered records). Nothing orders a writer after the readers of the
+//! overwritten versions: at replay, commands see the same versions as in their original runs
+//! ([`crate::logging::versions`]).
 //!
-//! Progress: of the records that have not settled, consider the one whose frame was reserved first.
-//! All that it follows, and all before it in its stream, was reserved earlier: it has settled, or
-//! was lost, and then its stream has been read to the end, or can be. (A stream's reader stops
-//! while many of its records wait. Of the streams with lost records, the one with the earliest loss
-//! has no record that waits for a lost one, so its reader reaches the end; then the next.)
+//! Progress: of the unsettled records, consider the record with the earliest frame reservation. All
+//! predecessors of the record, and all records before it in its stream, were reserved earlier: each
+//! has settled, or was lost, and the stream of a lost record has been read to the end, or can be.
+//! (A stream's reader stops while many of its records wait. Of the streams with lost records, the
+//! stream with the earliest loss has no record waiting for a lost record, so the reader of the
+//! stream reaches the end; then the next stream.)
 
 use super::cursor::{LookAhead, StreamCursor};
 use super::decode::RecordShape;
@@ -35,21 +37,20 @@ use hyades_wal::{FrameKind, Lsn, ReaderEnd, StreamId};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// Records that a thread reads from a stream before it checks others.
+/// Records that a thread reads from a stream before checking other streams.
 const QUANTUM: usize = 32;
 
-/// A stream is read no further while more than this many of its records wait, or more than this
-/// many bytes of them.
+/// A stream is read no further while its waiting records exceed this number, or this many bytes.
 const LOOKAHEAD: usize = 512;
 const LOOKAHEAD_BYTES: usize = 8 << 20;
 
-/// A record that waits.
+/// A waiting record.
 pub(super) struct PendingRecord {
     start: Lsn,
     head: RecordHead,
     body: Vec<u8>,
     view: View,
-    /// Keeps what was read with the record open until the record is dropped.
+    /// Keeps the chunk of the record open until the record is dropped.
     open: Option<Arc<OpenChunk>>,
 }
 
@@ -61,48 +62,49 @@ struct ReadRecord<'a> {
     end: Lsn,
     head: &'a RecordHead,
     body: &'a [u8],
-    /// What was read with the record, if tombstones wait for that.
+    /// The chunk of the record, if tombstones wait for chunks.
     open: Option<&'a Arc<OpenChunk>>,
 }
 
-/// Where records come from.
+/// The source of a stream's records.
 pub(super) enum RecordSource {
-    /// The log, as it is read.
+    /// The log, read during the replay.
     Log(Box<StreamCursor>),
-    /// Memory: they were all read, and it is known which of them are dead.
+    /// Memory: all records were read, and the dead records are known.
     Memory(Box<LoadedStream>),
 }
 
 struct DataflowStream {
     stream: StreamId,
     source: Mutex<RecordSource>,
-    /// Whether it was read to its end. Written by the cursor's holder (Release), read by all.
+    /// Whether the stream was read to its end. Written by the cursor's holder (Release), read by
+    /// all threads.
     finished: AtomicBool,
     /// The epoch of the last record read; a hint for choosing a stream.
     epoch: AtomicU64,
-    /// Bytes of the records that wait. Relaxed: it only tells when to stop.
+    /// Bytes of the waiting records. Relaxed: only a hint for when to stop.
     waiting_bytes: AtomicUsize,
-    /// Which records have been applied, or are dead: tombstones wait for that.
+    /// The applied and the dead records of the stream: tombstones wait for them.
     progress: Arc<ReplayedChunks>,
 }
 
 struct Flow<'r, S: Stamp> {
     replay: &'r ReplayContext<S>,
     shape: RecordShape,
-    /// Whether everything that an anchor covers is present.
+    /// Whether everything covered by an anchor is present.
     whole: bool,
-    /// Whether a record settles before it is replayed, because the graph only decides what is live.
+    /// Whether a record settles before it is replayed, because the graph only decides liveness.
     settles_first: bool,
     lanes: Vec<DataflowStream>,
     graph: Graph<PendingRecord>,
     version_collector: VersionCollector,
-    /// What tells that a tombstone is not needed any more, where data records are replayed in any
+    /// The order that shows when a tombstone may be removed, if data records are replayed in any
     /// order.
     order: Option<Order>,
 }
 
-/// Replays one incarnation whose records list their predecessors. `whole`: streams that end below
-/// what an anchor states will be rejected. Returns where the streams end.
+/// Replays an incarnation of records with lists of predecessors. `whole`: streams that end below a
+/// position stated by an anchor will be rejected. Returns the ends of the streams.
 pub(crate) fn replay<S: Stamp>(
     replay: &ReplayContext<S>,
     readers: Vec<LaneReader>,
@@ -196,7 +198,7 @@ impl<S: Stamp> OrderedReplay<S> for Flow<'_, S> {
 }
 
 impl<S: Stamp> Flow<'_, S> {
-    /// Lines 5 to 17: handles a record that has waited. Returns false if there is none.
+    /// Lines 5 to 17: handles a record that had to wait. Returns false if there is none.
     fn replay_ready(&self, runner: &mut RecordRunner) -> Result<bool, Error> {
         let Some(node) = self.graph.next_ready() else { return Ok(false) };
         // The chunk is open until the record is applied.
@@ -213,7 +215,7 @@ impl<S: Stamp> Flow<'_, S> {
         Ok(true)
     }
 
-    /// Replays a live record. It settles before or after that, see [`super::graph`].
+    /// Replays a live record. The record settles before or after its replay, see [`super::graph`].
     fn replay_live(
         &self,
         id: Id,
@@ -234,8 +236,7 @@ impl<S: Stamp> Flow<'_, S> {
         Ok(())
     }
 
-    /// Lines 1 to 4, for the stream that is furthest behind and free. Returns false if none could
-    /// be read.
+    /// Lines 1 to 4, for the free stream furthest behind. Returns false if no stream could be read.
     fn read_some(&self, number: usize, runner: &mut RecordRunner) -> Result<bool, Error> {
         let epoch = |at: usize| {
             let lane = &self.lanes[at];
@@ -283,7 +284,8 @@ impl<S: Stamp> Flow<'_, S> {
         for frame in chunk.frames_from(cursor.at).take(QUANTUM) {
             if let Some(decoded) = cursor.decoder.decode(&frame)? {
                 if self.shape.data_only && self.whole {
-                    // What the anchor covers was durable, so there is nothing to wait for.
+                    // Everything covered by the anchor was durable, so there is nothing to wait
+                    // for.
                     cursor.decoder.forget_what_is_anchored();
                 }
                 let (list, vector) = (&cursor.decoder.predecessors, &cursor.decoder.validity);
@@ -298,7 +300,7 @@ impl<S: Stamp> Flow<'_, S> {
             }
             runner.bytes += frame.end - frame.start;
             cursor.at = frame.end;
-            // After every record, since other records may wait for this one.
+            // After every record, since other records may wait for this record.
             self.graph.pass(at, cursor.at);
             if self.is_ahead(at) {
                 break;
@@ -315,7 +317,8 @@ impl<S: Stamp> Flow<'_, S> {
         self.lanes[at].finished.store(true, Ordering::Release);
     }
 
-    /// Handles a record that was read, with what it lists and its vector: it is replayed, or waits.
+    /// Handles a record that was read, with its list and its vector: the record is replayed, or
+    /// waits.
     fn arrive(
         &self,
         ReadRecord { at, start, end, head, body, open }: ReadRecord<'_>,

@@ -17,12 +17,12 @@ use hyades_wal::{
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// The format of an incarnation's records, and which of them are replayed.
+/// The format of an incarnation's records, and the choice of records to replay.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RecordShape {
     /// Components of a vector; 0 if records have no vectors.
     pub lanes: usize,
-    /// Components of what a record needs: those of a vector, or all slots of the frontier if
+    /// Components of a record's needs: the components of a vector, or all slots of the frontier if
     /// records have numbers.
     need_lanes: usize,
     pub stamp: StampFormat,
@@ -31,30 +31,30 @@ pub(crate) struct RecordShape {
     pub versions: bool,
     /// Whether lists of predecessors follow the vectors.
     pub predecessors: bool,
-    /// Whether each changed row has a frame of its own.
+    /// Whether each changed row has its own frame.
     pub rows: RowFrames,
-    /// How these frames name their transaction.
+    /// The form in which the row frames name their transaction.
     pub row_heads: RowHeads,
-    /// The checkpoint holds the records of epochs up to this one.
+    /// The checkpoint holds the records of epochs up to and including this epoch.
     cut: Option<EpochNumber>,
-    /// Records of epochs above this one are skipped.
+    /// Records of epochs above this epoch are skipped.
     until: EpochNumber,
-    /// Whether the ends of its streams have been recorded.
+    /// Whether the ends of the incarnation's streams have been recorded.
     pub ended: bool,
-    /// Whether its records are calls that were logged before they ran, on tables that are spread
-    /// over partitions as they are now.
+    /// Set if the records are calls logged before they ran: then whether tables were spread over
+    /// partitions as now.
     pub calls: Option<bool>,
-    /// Whether its transactions drew their timestamps when they began.
+    /// Whether transactions drew timestamps at their start.
     pub draws_at_begin: bool,
 }
 
-/// The concurrency control, in an incarnation's settings, whose transactions draw their timestamps
-/// when they begin.
+/// The concurrency control, in an incarnation's settings, with transactions that draw timestamps at
+/// their start.
 const DRAWS_AT_BEGIN: &str = "timestamp-order";
 
 impl RecordShape {
-    /// The format of an incarnation's records, and which of them `checkpoint` holds already. `own`
-    /// as in [`StampFormat::of`].
+    /// Returns the format of an incarnation's records. `checkpoint`: the records in it are skipped.
+    /// `own` as in [`StampFormat::of`].
     pub fn of(
         incarnation: &Incarnation,
         streams: usize,
@@ -95,18 +95,19 @@ impl RecordShape {
         }
     }
 
-    /// Whether an incarnation's records omit what the anchor in effect covers.
+    /// Whether an incarnation's records omit the entries covered by the anchor in effect.
     pub fn leaves_out(incarnation: &Incarnation) -> bool {
         let setting = incarnation.settings.get("vectors").map(String::as_str);
         matches!(setting, Some("yes" | "predecessors"))
     }
 
-    /// The same, but records of epochs above `epoch` are skipped.
+    /// Returns the shape with records of epochs above `epoch` skipped.
     pub fn until(self, epoch: EpochNumber) -> RecordShape {
         RecordShape { until: epoch, ..self }
     }
 
-    /// The same, with what is declared now of how tables are spread over partitions.
+    /// Returns the shape, compared with the present declarations of how tables are spread over
+    /// partitions.
     pub fn over(self, incarnation: &Incarnation, declared: &BTreeMap<String, String>) -> Self {
         let calls = self.calls.map(|_| spread_otherwise(incarnation, declared).is_none());
         RecordShape { calls, ..self }
@@ -120,8 +121,8 @@ impl RecordShape {
         self.cut.is_some_and(|cut| tid.epoch() <= cut) && !broken!(ReplayBelowCut)
     }
 
-    /// What tells that no earlier version of a row is to come, where data records are replayed in
-    /// any order; `None` where nothing tells, see [`super::tombstones`].
+    /// Returns the order that shows when no earlier version of a row can follow, where data records
+    /// are replayed in any order; `None` without such an order, see [`super::tombstones`].
     pub fn order_of_versions(&self) -> Option<Order> {
         let is_undone = self.rows == RowFrames::Both;
         match self.stamp {
@@ -136,12 +137,12 @@ impl RecordShape {
         StampKind { command: head.command, unordered_readers }
     }
 
-    /// Whether nothing but their order in the stream says in which order records are replayed.
+    /// Whether only the order of records in the stream determines their order of replay.
     pub fn is_sequential(&self) -> bool {
         !self.predecessors && !self.data_only && !self.has_vectors()
     }
 
-    /// How [`parts::add`] has to read frames ahead of a record.
+    /// The form in which [`parts::add`] has to read frames ahead of a record.
     pub fn row_form(&self) -> (RowFrames, RowHeads) {
         (self.rows, self.row_heads)
     }
@@ -166,12 +167,13 @@ impl Decoded<'_> {
     }
 }
 
-/// What a decoder reports where a table is spread over partitions otherwise than when calls were
-/// logged. It does not know the tables, see [`name_tables`].
+/// The fault reported by a decoder where a table is spread over partitions otherwise than when
+/// calls were logged. A decoder does not know the tables, see [`name_tables`].
 const OTHER_PARTITIONS: &str =
     "a table's partitions are declared otherwise than when calls were logged";
 
-/// Which table is spread otherwise now than when the incarnation's calls were logged, if any is.
+/// Finds a table spread otherwise now than when the incarnation's calls were logged, and describes
+/// both.
 fn spread_otherwise(
     incarnation: &Incarnation,
     declared: &BTreeMap<String, String>,
@@ -180,14 +182,14 @@ fn spread_otherwise(
     let Ok(then) = serde_json::from_str::<BTreeMap<String, String>>(then) else {
         return Some("how tables were spread cannot be read".to_string());
     };
-    // No row is left of a table that is not declared any more.
+    // No row is left of a table not declared any more.
     let pairs = then.iter().filter_map(|(table, then)| Some((table, then, declared.get(table)?)));
     let mut others = pairs.filter(|(_, then, now)| then != now);
     let (table, then, now) = others.next()?;
     Some(format!("table {table:?} was {}, and is {} now", words(then), words(now)))
 }
 
-/// How a table is spread, in words.
+/// Describes the spread of a table in words.
 fn words(spread: &str) -> String {
     match spread.split_once(' ') {
         Some(("by", column)) => format!("partitioned by {column:?}"),
@@ -196,7 +198,7 @@ fn words(spread: &str) -> String {
     }
 }
 
-/// The error, with the table that it is about.
+/// Adds the table concerned to the error.
 pub(crate) fn name_tables(
     error: Error,
     incarnation: &Incarnation,
@@ -221,7 +223,8 @@ pub(crate) struct Decoder {
     shape: RecordShape,
     stream: StreamId,
     anchor: Vec<Lsn>,
-    /// What the last decoded record needs to be live, and what it must follow.
+    /// The needs of the last decoded record for being live, and the positions to replay before the
+    /// record.
     pub validity: Vec<Lsn>,
     pub order: Vec<Lsn>,
     /// The last record's predecessors, if records list them.
@@ -243,24 +246,24 @@ impl Decoder {
         }
     }
 
-    /// The anchor in effect for the next frame.
+    /// Returns the anchor in effect for the next frame.
     pub fn anchor(&self) -> &[Lsn] {
         &self.anchor
     }
 
-    /// How many bytes, over all streams, the last record follows.
+    /// Returns the number of bytes, over all streams, that the last record follows.
     pub fn prefix_bytes(&self) -> u64 {
         self.order.iter().zip(&self.validity).map(|(order, validity)| order.max(validity)).sum()
     }
 
-    /// Sets those components of `validity` to zero that the anchor in effect covers.
+    /// Sets the components of `validity` covered by the anchor in effect to zero.
     pub fn forget_what_is_anchored(&mut self) {
         for (lsn, anchor) in self.validity.iter_mut().zip(&self.anchor) {
             *lsn = if *lsn > *anchor { *lsn } else { 0 };
         }
     }
 
-    /// Begins a chunk: loads the anchor in effect at its start.
+    /// Begins a chunk: loads the anchor in effect at the chunk's start.
     pub fn enter(&mut self, chunk: &Chunk) {
         if self.shape.has_vectors() {
             debug_assert_eq!(
@@ -272,7 +275,7 @@ impl Decoder {
         }
     }
 
-    /// Begins a chunk with the parts that its records need.
+    /// Begins a chunk with the parts needed by its records.
     pub fn enter_with_parts(&mut self, chunk: &Chunk, parts: Parts) {
         self.enter(chunk);
         self.parts = parts;
@@ -287,8 +290,8 @@ impl Decoder {
         ))
     }
 
-    /// Decodes the frame if it is a transaction's record and is not skipped. Keeps track of anchors
-    /// and parts.
+    /// Decodes the frame if the frame is a transaction's record and is not skipped. Keeps track of
+    /// anchors and parts.
     pub fn decode<'a>(&mut self, frame: &Frame<'a>) -> Result<Option<Decoded<'a>>, Error> {
         match frame.kind {
             FrameKind::Record => {}
@@ -316,7 +319,7 @@ impl Decoder {
             return Err(self.broken(frame, "versions of rows, which its log does not keep"));
         }
         if self.shape.skips(head.tid) {
-            // Its first parts may have been truncated from the log.
+            // The first parts of the record may have been truncated from the log.
             self.forget_parts(head.continued);
             return Ok(None);
         }
@@ -350,7 +353,7 @@ impl Decoder {
         Ok(Some(Decoded { head, body, stamp }))
     }
 
-    /// The body of a record that ends with `rest` and may have begun in other frames.
+    /// Returns the body of a record; the body ends with `rest` and may have begun in other frames.
     fn body<'a>(
         &self,
         frame: &Frame<'_>,
@@ -366,7 +369,7 @@ impl Decoder {
         Ok(Cow::Owned(body))
     }
 
-    /// Decodes a record ahead of its turn: its head, and its body unless that began in other
+    /// Decodes a record ahead of its turn: its head, and its body, unless the body began in other
     /// frames. `None` if the frame is not a record, is skipped, or cannot be decoded ahead.
     pub fn peek<'a>(&self, frame: &Frame<'a>) -> Option<(RecordHead, &'a [u8])> {
         let shape = &self.shape;
@@ -386,12 +389,12 @@ impl Decoder {
         Some((head, rest))
     }
 
-    /// Bytes of the before-images in the frames from `first` on.
+    /// Returns the bytes of the before-images in the frames from `first` on.
     pub fn before_bytes(&self, first: Option<Lsn>) -> u64 {
         first.and_then(|first| self.parts.get(&first)).map_or(0, parts::Group::before_bytes)
     }
 
-    /// How many transactions have parts and no record yet.
+    /// Returns the number of transactions with parts and no record yet.
     pub fn parts(&self) -> usize {
         self.parts.len()
     }

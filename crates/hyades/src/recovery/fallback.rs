@@ -1,12 +1,13 @@
-//! Serial fallback (Taurus, sections 3.5 and 5.5): where records mostly wait for each other, one
-//! thread that hands nothing over replays them faster than many.
+//! Serial fallback (Taurus, sections 3.5 and 5.5): where records mostly wait for each other, a
+//! single thread without handovers replays faster than many.
 //!
-//! It is measured, not predicted. Replay is divided into windows. After one in which the threads
-//! were idle for more than half of their time, the next few are a *trial*: one thread replays, the
-//! others rest. If the median of their speeds is above that of as many windows with all threads,
-//! replay stays serial for a number of windows, and then tries all threads again, for the log may
-//! have changed. If not, there is no further trial for as many windows. Each time the same answer
-//! is found the number doubles. The first windows are short, so that a short log has a trial, too.
+//! The fallback is measured, not predicted. Replay is divided into windows. After a window with the
+//! threads idle for more than half of their time, the next few windows are a *trial*: one thread
+//! replays, the other threads rest. If the median speed of the trial is above the median of as many
+//! windows with all threads, replay stays serial for a number of windows, and then tries all
+//! threads again, for the log may have changed. If not, there is no further trial for as many
+//! windows. With each repeated answer the number doubles. The first windows are short, so a short
+//! log has a trial, too.
 
 use hyades_platform::sync::Unpoisoned;
 use hyades_platform::{clock, event};
@@ -14,16 +15,16 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The length of a window: hundreds of records, and many times what a thread sleeps without work.
-/// Short where assertions are checked, so that tests get there.
+/// The length of a window: hundreds of records, and many times the sleep of a thread without work.
+/// Short where assertions are checked, so tests reach its end.
 const WINDOW_NS: u64 = if cfg!(debug_assertions) { 300_000 } else { 10_000_000 };
 
 /// The length of the first windows, and their number: a trial is over after a few milliseconds.
 const FIRST_WINDOW_NS: u64 = WINDOW_NS / 10;
 const FIRST_WINDOWS: u32 = 32;
 
-/// Windows that are compared with as many others: the speed of a single one depends on which
-/// records it had, and on what else the machine did.
+/// Number of parallel windows compared with as many trial windows: the speed of a single window
+/// depends on its records, and on other work of the machine.
 const COMPARED: usize = 3;
 
 /// Windows from a trial to the next, at first and at most.
@@ -35,7 +36,7 @@ enum Mode {
     Parallel,
     /// One thread replays for a window.
     Trial,
-    /// One thread replays until the next look at all.
+    /// One thread replays until the next check of all threads.
     Alone,
 }
 
@@ -52,7 +53,7 @@ impl Rates {
         self.seen += 1;
     }
 
-    /// Their median, once there are as many as are compared.
+    /// Returns the median, once there are `COMPARED` speeds.
     fn median(&self) -> Option<f64> {
         let mut sorted = self.last;
         sorted.sort_by(f64::total_cmp);
@@ -66,13 +67,13 @@ struct Course {
     window_began_ns: u64,
     /// Windows that have ended.
     windows: u32,
-    /// What was resolved when the window began, in bytes.
+    /// Resolved bytes at the beginning of the window.
     resolved: u64,
-    /// Of windows in which all threads ran, since the last trial.
+    /// Speeds of windows with all threads, since the last trial.
     parallel: Rates,
-    /// Of the windows of this trial.
+    /// Speeds of the windows of this trial.
     trial: Rates,
-    /// Windows left in which the mode stays.
+    /// Number of further windows without a change of the mode.
     left: u32,
     period: u32,
     /// The last answer: whether serial was faster.
@@ -83,7 +84,8 @@ struct Course {
 #[derive(Debug)]
 pub(super) struct SerialFallback {
     threads: u64,
-    /// Written by the first thread, read by all: Relaxed, since threads stop and go on at leisure.
+    /// Written by the first thread, read by all threads: Relaxed, since threads stop and go on at
+    /// leisure.
     alone: AtomicBool,
     /// Idle time of all threads in this window. Relaxed: a measurement.
     idle_ns: AtomicU64,
@@ -118,17 +120,17 @@ impl SerialFallback {
         number > 0 && self.alone.load(Ordering::Relaxed)
     }
 
-    /// Rests, for a while.
+    /// Rests for a while.
     pub fn rest(&self) {
         std::thread::sleep(Duration::from_nanos(FIRST_WINDOW_NS / 2));
     }
 
-    /// A thread has had nothing to do since then.
+    /// Notes that a thread has had nothing to do since `then_ns`.
     pub fn was_idle_since(&self, then_ns: u64) {
         self.idle_ns.fetch_add(clock::monotonic_ns() - then_ns, Ordering::Relaxed);
     }
 
-    /// Called by the first thread again and again. `resolved` returns how many bytes are resolved.
+    /// Called by the first thread again and again. `resolved` returns the number of resolved bytes.
     pub fn look(&self, resolved: impl FnOnce() -> u64) {
         let now = clock::monotonic_ns();
         let mut course = self.course.lock().unpoisoned();
@@ -180,7 +182,7 @@ impl SerialFallback {
         if is_faster { Mode::Alone } else { Mode::Parallel }
     }
 
-    /// The time in which one thread replayed alone, in nanoseconds, up to the last window.
+    /// Returns the time of replay by one thread, in nanoseconds, up to the last window.
     pub fn alone_ns(&self) -> u64 {
         self.alone_ns.load(Ordering::Relaxed)
     }
@@ -190,7 +192,7 @@ impl SerialFallback {
 mod tests {
     use super::*;
 
-    /// Ends windows of a millisecond on two threads, each with what it resolved and the threads'
+    /// Ends windows of a millisecond on two threads, each with its resolved bytes and the threads'
     /// idle share; returns whether replay is serial after each.
     fn run(fallback: &SerialFallback, windows: &[(u64, f64)]) -> Vec<bool> {
         let mut course = fallback.course.lock().unwrap();
@@ -222,7 +224,7 @@ mod tests {
         let (last, before) = alone.split_last().unwrap();
         assert!(before.iter().all(|is| *is), "it stays so for a period");
         assert!(!last, "then all threads are tried again");
-        // They are slower again: the next period is longer.
+        // All threads are slower again: the next period is longer.
         assert_eq!(run(&fallback, &[(900, 0.9); COMPARED]), [false, false, true]);
         assert_eq!(run(&fallback, &[(1001, 0.0); COMPARED]), [true; COMPARED]);
         assert!(run(&fallback, &[(1001, 0.0); 2 * PERIOD as usize - 1]).iter().all(|is| *is));
@@ -241,11 +243,12 @@ mod tests {
         assert_eq!(first, 2 * PERIOD as usize - 1, "the same answer doubles the period");
     }
 
-    /// One window in which another program had the processor decides nothing.
+    /// A single window with the processor taken by another program decides nothing.
     #[test]
     fn a_single_window_decides_nothing() {
         for (parallel, alone, rests) in [
-            // All threads are faster, but for one window; and so is one thread, but for one.
+            // All threads are faster, except in one window; then one thread is faster, except in
+            // one window.
             ([1000, 10, 1000], [500, 500, 500], false),
             ([1000, 1000, 1000], [500, 5000, 500], false),
             ([500, 5000, 500], [1000, 1000, 1000], true),

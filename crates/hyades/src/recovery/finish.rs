@@ -24,8 +24,8 @@ pub(crate) fn finish_incarnation<S: Stamp>(replay: &ReplayContext<S>) -> Result<
     }
 }
 
-/// Compares the outcomes of an incarnation's calls with what its records state. Not where records
-/// may be missing whose calls others have followed.
+/// Compares the outcomes of an incarnation's calls with the outcomes stated by its records. Not in
+/// a salvage: records of calls followed by later calls may be missing.
 pub(crate) fn compare_outcomes<S: Stamp>(
     replay: &ReplayContext<S>,
     salvage: bool,

@@ -1,4 +1,4 @@
-//! A table as the log knows it before a change of the schema, and the conversion of its rows and
+//! A table in its form in the log before a change of the schema, and the conversion of rows and
 //! deltas.
 
 use crate::error::Error;
@@ -9,7 +9,8 @@ use crate::storage::key;
 use crate::storage::layout::Layout;
 use crate::storage::schema::Schema;
 
-/// A table as the log's records know it, if it is dropped or its rows have another layout now.
+/// A table in its form in the log's records, if the table is dropped or has another layout of rows
+/// now.
 pub(crate) struct FormerTable {
     pub layout: Layout,
     keyless: bool,
@@ -20,15 +21,15 @@ pub(crate) struct FormerTable {
 
 /// The declared table.
 struct DeclaredTable {
-    /// Its position among the declarations.
+    /// The position among the declarations.
     position: usize,
     to_declared: Conversion,
     from_declared: Conversion,
 }
 
 impl FormerTable {
-    /// `declared` is the table's position among the declarations, and its schema; `None` if it is
-    /// dropped.
+    /// `declared` is the table's position among the declarations, and its schema; `None` if the
+    /// table is dropped.
     pub fn new(stored: &Schema, declared: Option<(usize, &Schema)>) -> FormerTable {
         let widths = stored.key.iter().map(|&c| key::width(stored.columns[c as usize].kind, false));
         let keyless = stored.key.is_empty();
@@ -45,18 +46,18 @@ impl FormerTable {
         }
     }
 
-    /// The table's position among the declarations; `None` if it is dropped.
+    /// Returns the table's position among the declarations; `None` if dropped.
     pub fn position(&self) -> Option<usize> {
         self.now.as_ref().map(|now| now.position)
     }
 
-    /// What decoding its changes needs to know.
+    /// Returns the shape needed to decode changes of the table.
     pub fn shape(&self) -> TableShape<'_> {
         let FormerTable { layout, keyless, key_bytes, .. } = self;
         TableShape { layout, keyless: *keyless, key_bytes: *key_bytes }
     }
 
-    /// Converts a change to the declared layout `to`; what it needs is written to `out`.
+    /// Converts a change to the declared layout `to`; the needed bytes are written to `out`.
     ///
     /// # Errors
     /// [`Error::Mismatch`] if a row becomes too long.
@@ -91,8 +92,8 @@ impl FormerTable {
         }
     }
 
-    /// Converts a write of a command back from the declared layout `from`. `None` if it changed
-    /// nothing that the former table has.
+    /// Converts a write of a command back from the declared layout `from`. `None` if the write
+    /// changed nothing of the former table.
     pub fn convert_back<'c>(
         &self,
         from: &Layout,

@@ -1,6 +1,6 @@
-//! Replay of a log of a former schema: changes of tables whose columns are different now are
-//! converted when they are decoded, and those of dropped tables are left out. All of this happens
-//! only while an opening changes the schema.
+//! Replay of a log of a former schema: changes of tables with different columns now are converted
+//! at decoding, and changes of dropped tables are left out. All this happens only while an opening
+//! changes the schema.
 
 use super::apply::key_of;
 use super::former::FormerTable;
@@ -11,7 +11,7 @@ use crate::logging::write::{Write, add_to_outcome};
 use crate::storage::Stamp;
 use crate::storage::key::KeyBytes;
 
-/// Decodes the next change in `rest` if its table is a former one: the table, the key, and the
+/// Decodes the next change in `rest` if its table is a former table: the table, the key, and the
 /// change in the former layout.
 pub(crate) fn take_former<'r, 'a, S: Stamp>(
     replay: &'r ReplayContext<S>,
@@ -22,8 +22,8 @@ pub(crate) fn take_former<'r, 'a, S: Stamp>(
     Some((former, key_of(&former.layout, key, change), change))
 }
 
-/// Converts a change of the table at this position; what it needs is written to `out`. `None` if
-/// that is impossible, which fails the replay.
+/// Converts a change of the table at this position; the needed bytes are written to `out`. `None`
+/// if the conversion is impossible; then the replay has failed.
 fn convert<'c, S: Stamp>(
     replay: &ReplayContext<S>,
     (former, position): (&FormerTable, usize),
@@ -45,8 +45,8 @@ pub(crate) fn convert_before<'c, S: Stamp>(
     Some(Before { base: before.base, image })
 }
 
-/// Decodes the next change in `rest`, and converts it into `out`. `None` if it fits no table; the
-/// inner `None` if its table is dropped.
+/// Decodes the next change in `rest`, and converts the change into `out`. `None` if the change fits
+/// no table; the inner `None` if its table is dropped.
 pub(crate) fn next_change<'c, S: Stamp>(
     replay: &ReplayContext<S>,
     rest: &mut &[u8],
@@ -58,7 +58,7 @@ pub(crate) fn next_change<'c, S: Stamp>(
 }
 
 /// The outcome of a command, as [`crate::logging::write::outcome`], in terms of the former schema,
-/// under which the command ran.
+/// the schema at the command's run.
 pub(crate) fn outcome<'w, 's: 'w, S: Stamp>(
     replay: &ReplayContext<S>,
     writes: impl Iterator<Item = &'w Write<'s, S>>,

@@ -1,23 +1,24 @@
 //! The recovery dependency graph (Taurus 2016, sections 4.1.4 and 4.4.2, algorithms 4 to 6).
 //!
 //! Nodes are records, named by their position in the log; edges lead from a record to its
-//! successors. **Whether a record is live** is decided by its RAW edges: a RAW predecessor that is
-//! lost or dead makes it dead; a lost WAW predecessor does not. Under all other protocols a vector
-//! decides. Beside its list a record has a vector, for dependencies that a name cannot express;
-//! that vector is judged as everywhere, by the ends of the streams.
+//! successors. **Whether a record is live** is decided by its RAW edges: a lost or dead RAW
+//! predecessor makes the record dead; a lost WAW predecessor does not. Under all other protocols a
+//! vector decides. Beside its list a record has a vector, for dependencies not expressible by
+//! names; the vector is judged as everywhere, by the ends of the streams.
 //!
-//! Every record *settles* once, as live or as dead, and notifies its successors. In a log of data
-//! records alone it settles when that is decided, since row versions order what is applied. If
-//! commands are in the log, it settles as live only when it has been replayed: then the graph
-//! orders replay as well, and everything that its vector covers must have settled before.
+//! Every record *settles* once, as live or as dead, and notifies its successors. In a log of only
+//! data records a record settles once its liveness is decided, since row versions order the applied
+//! images. If commands are in the log, a record settles as live only after its replay: then the
+//! graph orders replay as well, and everything covered by the record's vector must have settled
+//! before.
 //!
 //! Departures from the printed algorithms (docs/protocols/taurus-2016.md):
 //! - A node's counter has a bias of one while its edges are added; the bias is removed last.
-//! - A predecessor that has settled and is still in the graph is not counted; one at or below the
+//! - A settled predecessor still in the graph is not counted; a predecessor at or below the
 //!   stream's collected position has settled too (the paper's `min_gc_id`, inclusive here).
-//! - Dead records are collected like others, and their names are kept: there are few.
-//! - A *ghost* stands for a predecessor that was not read yet. At the end of its stream it is known
-//!   to be lost, and settles as dead.
+//! - Dead records are collected like live records, and their names are kept: there are few.
+//! - A *ghost* stands for a predecessor not read yet. At the end of its stream the predecessor is
+//!   known to be lost, and settles as dead.
 
 mod ready;
 
@@ -33,18 +34,19 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 /// The verdict on a record that has just been read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admission {
-    /// It is live and lacks nothing: the caller replays and settles it.
+    /// The record is live and lacks nothing: the caller replays and settles the record.
     Ready,
-    /// It is dead: the caller settles it as dead.
+    /// The record is dead: the caller settles the record as dead.
     Dead,
-    /// [`Graph::next_ready`] will return it.
+    /// [`Graph::next_ready`] will return the record.
     Waits,
 }
 
 /// A record, or a ghost.
 pub(crate) struct RecordNode<T> {
     pub id: Id,
-    /// Number of things that it lacks, plus one until it was read and all its edges were added.
+    /// Number of missing dependencies, plus one until the record was read and all its edges were
+    /// added.
     missing: AtomicU32,
     dead: AtomicBool,
     links: Mutex<Links<T>>,
@@ -53,9 +55,9 @@ pub(crate) struct RecordNode<T> {
 }
 
 struct Links<T> {
-    /// How it settled: true as live. `None` before.
+    /// The result of settling: true for live. `None` before.
     settled: Option<bool>,
-    /// Its successors, and whether each of them only overwrote (a WAW edge).
+    /// The successors, and whether each successor only overwrote (a WAW edge).
     successors: Successors<T>,
 }
 
@@ -76,7 +78,7 @@ impl<T> RecordNode<T> {
         self.links.lock().unpoisoned()
     }
 
-    /// Whether something that it read, or that its vector needs, is lost.
+    /// Whether a record read by this record, or needed by its vector, is lost.
     pub fn is_dead(&self) -> bool {
         self.dead.load(Ordering::Acquire)
     }
@@ -91,33 +93,33 @@ struct NodeQueue<T> {
     /// Everything up to here was truncated below a checkpoint, or is of an earlier incarnation.
     start: Lsn,
     /// Everything up to here has settled. Raised under the lock of `inside` (Release: the effects
-    /// of what settled, and `any_dead`, are visible), read by all.
+    /// of settled records, and `any_dead`, are visible), read by all threads.
     settled: AtomicU64,
     /// Everything up to here was read. Ordering as for `settled`.
     scanned: AtomicU64,
     any_dead: AtomicBool,
-    /// Number of records that wait. A hint for the stream's reader.
+    /// Number of waiting records. A hint for the stream's reader.
     open: AtomicUsize,
     inside: Mutex<Inside<T>>,
 }
 
 struct Inside<T> {
-    /// Ghosts, records that wait, and records that settled before an earlier one of the stream.
+    /// Ghosts, waiting records, and records that settled before an earlier one of the stream.
     nodes: BTreeMap<Lsn, Arc<RecordNode<T>>>,
-    /// Ends of the records that were read and wait.
+    /// Ends of the waiting records.
     open: BTreeSet<Lsn>,
-    /// Ends of the records that settled as dead.
+    /// Ends of the records settled as dead.
     dead: HashSet<Lsn>,
-    /// Nodes that wait until the stream reaches a position. The number distinguishes nodes that
-    /// wait for the same position.
+    /// Nodes waiting for the stream to reach a position. The number distinguishes nodes waiting for
+    /// the same position.
     waiters: BTreeMap<(Lsn, u64), Arc<RecordNode<T>>>,
     next_waiter: u64,
-    /// Where the stream ends, once that is known.
+    /// The end of the stream, once known.
     end: Option<Lsn>,
 }
 
 impl<T> Inside<T> {
-    /// Whether the record that ends here, which is collected, settled as dead.
+    /// Whether the collected record with this end settled as dead.
     fn died(&self, end: Lsn) -> bool {
         self.dead.contains(&end) && !broken!(ForgetDeadPredecessors)
     }
@@ -125,9 +127,10 @@ impl<T> Inside<T> {
 
 /// Notifications to send after the locks are released.
 struct Notifications<T> {
-    /// Successors of settled records: whether each only overwrote, and whether that record is live.
+    /// Successors of settled records: whether each only overwrote, and whether the settled record
+    /// is live.
     successors: Vec<(Arc<RecordNode<T>>, bool, bool)>,
-    /// Nodes that waited for a position that their stream has reached.
+    /// Nodes whose stream has reached the awaited position.
     reached: Vec<Arc<RecordNode<T>>>,
 }
 
@@ -189,24 +192,24 @@ impl<T> Graph<T> {
         self.lanes[lane].inside.lock().unpoisoned()
     }
 
-    /// The position up to which all of a stream has settled.
+    /// The settled position of a stream: all records up to here have settled.
     pub fn settled(&self, lane: usize) -> Lsn {
         self.lanes[lane].settled.load(Ordering::Acquire)
     }
 
-    /// How many records of a stream wait.
+    /// Number of waiting records of a stream.
     pub fn waiting(&self, lane: usize) -> usize {
         self.lanes[lane].open.load(Ordering::Relaxed)
     }
 
-    /// How far a stream is, for nodes that wait for a position.
+    /// The position of a stream, for nodes waiting for a position.
     fn reached(&self, lane: usize) -> Lsn {
         let lane = &self.lanes[lane];
         if self.ordered { &lane.settled } else { &lane.scanned }.load(Ordering::Acquire)
     }
 
-    /// Whether a record has settled, and how, if the collected position shows it. Locks the stream
-    /// only if it has dead records.
+    /// Returns whether a record settled as live, if the collected position shows the result. Locks
+    /// the stream only if the stream has dead records.
     fn settled_as(&self, id: Id) -> Option<bool> {
         let (lane, end) = (&self.lanes[predecessors::lane(id)], predecessors::end(id));
         if end <= lane.start {
@@ -215,7 +218,7 @@ impl<T> Graph<T> {
         if end > lane.settled.load(Ordering::Acquire) {
             return None;
         }
-        // Relaxed: it was set before the position was raised.
+        // Relaxed: the flag was set before the position was raised.
         if !lane.any_dead.load(Ordering::Relaxed) {
             return Some(true);
         }
@@ -234,8 +237,8 @@ impl<T> Graph<T> {
         inside.end.is_some_and(|last| end > last).then_some(false)
     }
 
-    /// Insert (algorithm 4): adds the record that ends at `end`. `vector` is what it needs beside
-    /// its predecessors. A stream is read by one thread at a time, in order.
+    /// Insert (algorithm 4): adds the record with end `end`. `vector`: the positions needed beside
+    /// the predecessors. A stream is read by one thread at a time, in order.
     pub fn arrive(
         &self,
         (lane, end): (usize, Lsn),
@@ -275,7 +278,7 @@ impl<T> Graph<T> {
         Admission::Waits
     }
 
-    /// Adds an edge from the predecessor to `node`, unless it has settled.
+    /// Adds an edge from the predecessor to `node`, unless the predecessor has settled.
     fn add_edge(&self, node: &Arc<RecordNode<T>>, predecessor: Predecessor) {
         let Predecessor { id, overwritten } = predecessor;
         let mut inside = self.inside(predecessors::lane(id));
@@ -291,7 +294,7 @@ impl<T> Graph<T> {
         before.links().successors.push((node.clone(), overwritten));
     }
 
-    /// Makes the node wait until a stream reaches the position, unless it has.
+    /// Makes the node wait until a stream reaches the position, unless already reached.
     fn wait_for(&self, node: &Arc<RecordNode<T>>, lane: usize, position: Lsn) {
         if position <= self.reached(lane) {
             return;
@@ -310,7 +313,7 @@ impl<T> Graph<T> {
         inside.waiters.insert((position, number), node.clone());
     }
 
-    /// One thing that the node lacked has been provided.
+    /// Counts one missing dependency of the node as provided.
     fn satisfy_one(&self, node: &Arc<RecordNode<T>>) {
         let missing = node.missing.fetch_sub(1, Ordering::AcqRel);
         debug_assert_ne!(missing, 0, "a record is provided with no more than it lacks");
@@ -329,7 +332,7 @@ impl<T> Graph<T> {
         notifications.reached.iter().for_each(|node| self.satisfy_one(node));
     }
 
-    /// Takes a record that lacks nothing any more: it is dead, or can be replayed.
+    /// Takes a record without missing dependencies: the record is dead, or can be replayed.
     pub fn next_ready(&self) -> Option<Arc<RecordNode<T>>> {
         self.ready.take()
     }
@@ -350,7 +353,7 @@ impl<T> Graph<T> {
         if let Some(node) = inside.nodes.get(&end) {
             notifications.settle(node, live);
         } else if !inside.open.is_empty() {
-            // An earlier record waits, so the collected position does not cover this one yet.
+            // An earlier record waits, so the collected position does not cover this record yet.
             let node = RecordNode::ghost(id);
             node.links().settled = Some(live);
             inside.nodes.insert(end, node);
@@ -360,8 +363,8 @@ impl<T> Graph<T> {
         self.notify(notifications);
     }
 
-    /// The stream's reader has reached `to`. Records below that it found ready or dead have
-    /// settled.
+    /// The stream's reader has reached `to`. Records below `to` that the reader found ready or dead
+    /// have settled.
     pub fn pass(&self, lane: usize, to: Lsn) {
         let mut notifications = Notifications::new();
         let mut inside = self.inside(lane);
@@ -380,7 +383,7 @@ impl<T> Graph<T> {
         debug_assert!(before <= settled, "what has settled stays settled");
         while let Some(first) = inside.nodes.first_entry().filter(|n| *n.key() <= settled) {
             let (end, node) = first.remove_entry();
-            // A ghost of a record that was found ready or dead, or that the checkpoint holds.
+            // A ghost of a record found ready or dead, or of a record in the checkpoint.
             if node.links().settled.is_none() {
                 notifications.settle(&node, !inside.dead.contains(&end));
             }
@@ -404,7 +407,7 @@ impl<T> Graph<T> {
         for (_, ghost) in inside.nodes.split_off(&(at + 1)) {
             notifications.settle(&ghost, false);
         }
-        // So are ghosts at a position where no record ends.
+        // Ghosts at a position where no record ends are lost, too.
         let Inside { nodes, open, dead, .. } = &mut *inside;
         for (end, node) in nodes.iter().filter(|(end, _)| !open.contains(end)) {
             if node.links().settled.is_none() {

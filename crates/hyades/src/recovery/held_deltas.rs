@@ -1,4 +1,4 @@
-//! Deltas that wait because their row has not reached their base version.
+//! Deltas waiting for their row to reach their base version.
 
 use super::apply::is_locked;
 use crate::logging::record::Change;
@@ -17,19 +17,19 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 const SHARDS: usize = 64;
 
-/// A delta that waits.
+/// A waiting delta.
 pub(crate) struct HeldDelta {
-    /// The version that it produces.
+    /// The version produced by the delta.
     pub tid: Tid,
     bytes: Box<[u8]>,
-    /// Whether they are edits, and not a delta.
+    /// Whether `bytes` are edits, and not a delta.
     are_edits: bool,
     /// The table's position and the row's key.
     row: (usize, KeyBytes),
 }
 
 impl HeldDelta {
-    /// The change of the row, whose version is `base`.
+    /// Returns the change of the row with version `base`.
     pub fn change(&self, base: Tid) -> Change<'_> {
         match self.are_edits {
             true => Change::Edits { base, edits: &self.bytes },
@@ -45,7 +45,7 @@ type DeltasByVersion = HashMap<(usize, Tid), HeldDelta, BuildHasherDefault<Addre
 #[repr(align(64))]
 struct DeltaShard {
     /// Number of deltas in `held`, for a quick test. Changed and read under the lock of the row
-    /// concerned, which orders it for all threads that look for that row's deltas.
+    /// concerned, so its value is ordered for all threads in search of the row's deltas.
     count: AtomicUsize,
     held: Mutex<DeltasByVersion>,
 }
@@ -103,8 +103,8 @@ impl HeldDeltas {
         Some(held)
     }
 
-    /// Drops the deltas of a row that produce no later version than `version`, the row's. Returns
-    /// whether no other one waits. The caller holds the row's lock.
+    /// Drops the deltas of a row that produce no later version than `version`, the row's version.
+    /// Returns whether no other delta of the row waits. The caller holds the row's lock.
     pub fn forget_superseded<S>(&self, record: &Record<S>, version: Tid) -> bool {
         debug_assert!(is_locked(record), "deltas of a row are dropped under its lock");
         let (shard, address) = self.shard(record);
@@ -122,9 +122,9 @@ impl HeldDeltas {
         !waits
     }
 
-    /// Ends an incarnation, all of which has been read: drops the deltas that a newer image has
-    /// superseded. If another one is left, its base version is missing. Returns the table's
-    /// position, the base version and the delta's version.
+    /// Ends a completely read incarnation: drops the deltas superseded by a newer image. If another
+    /// delta is left, its base version is missing. Returns the table's position, the base version
+    /// and the delta's version.
     pub fn settle<S: Stamp>(
         &self,
         tables: &[TableData<S>],

@@ -1,10 +1,9 @@
 //! Deadlock detection: tells a thread without work whether any thread can still make progress.
 //!
 //! Records of a sound log never wait for each other in a cycle, because a record depends only on
-//! what was reserved before it. Bytes with correct checksums may state a cycle all the same; then
+//! records reserved before it. Bytes with correct checksums may state a cycle all the same; then
 //! replay must end with an error instead of waiting for ever. The proof: all other threads rest,
-//! this thread checks everything that could be run and finds nothing, and no thread has left its
-//! rest meanwhile.
+//! the caller checks all records and finds none to run, and no thread has left its rest meanwhile.
 
 use crate::error::Error;
 use hyades_platform::sync::Padded;
@@ -12,12 +11,13 @@ use hyades_wal::{Lsn, StreamId};
 use smallvec::SmallVec;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// One counter per thread: odd while the thread rests, and never the same again. Each is written by
-/// its thread and read by the others. SeqCst: a thread that sees another rest sees all that it did,
-/// and if it sees the same odd number twice, the other did nothing in between.
+/// One counter per thread: odd while the thread rests, and never the same again. Each counter is
+/// written by its thread and read by all threads. SeqCst: a thread that sees thread T rest sees all
+/// of T's previous actions, and two reads of the same odd number prove that T did nothing in
+/// between.
 pub(crate) struct IdleDetector(Box<[Padded<AtomicU64>]>);
 
-/// All counters at a moment at which all other threads rested.
+/// All counters at a moment when all other threads rested.
 pub(crate) type IdleSnapshot = SmallVec<[u64; 16]>;
 
 impl IdleDetector {
@@ -33,14 +33,14 @@ impl IdleDetector {
         self.0[thread].fetch_add(1, Ordering::SeqCst);
     }
 
-    /// The thread has ended; it counts as resting from now on.
+    /// Notes that the thread has ended; the thread counts as resting from now on.
     pub fn leave(&self, thread: usize) {
         let before = self.0[thread].fetch_add(1, Ordering::SeqCst);
         debug_assert!(before.is_multiple_of(2), "a thread ends while it does not rest");
     }
 
-    /// The counters, if all other threads rest now. The caller looks for work after this, not
-    /// before.
+    /// Returns the counters, if all other threads rest now. The caller looks for work after this
+    /// call, not before.
     pub fn all_others_rest(&self, thread: usize) -> Option<IdleSnapshot> {
         let now = self.now();
         let rest = now.iter().enumerate().all(|(other, n)| other == thread || n % 2 == 1);
@@ -57,7 +57,7 @@ impl IdleDetector {
     }
 }
 
-/// The error of a replay in which no record can be run.
+/// Returns the error of a replay without any runnable record.
 pub(crate) fn deadlock_error(stream: StreamId, lsn: Lsn) -> Error {
     Error::Recovery(format!(
         "replay cannot go on: a record at or behind Lsn {lsn} of log stream {stream} waits for \

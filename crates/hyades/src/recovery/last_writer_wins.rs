@@ -1,9 +1,9 @@
 //! Replay of a log without commands: all threads apply chunks of all streams, in any order. Row
 //! versions decide, so a record waits only until it is known to be live.
 //!
-//! To know that early, every stream is read ahead of what is applied, and the stream with the
-//! oldest next chunk goes first. Then a record's dependencies have mostly been validated, and the
-//! base version of a delta is mostly there.
+//! To know liveness early, every stream is read ahead of the applied records, and the stream with
+//! the oldest next chunk goes first. Then a record's dependencies have mostly been validated, and
+//! the base version of a delta is mostly there.
 
 use super::apply::{Applier, count};
 use super::decode::{Decoder, RecordShape};
@@ -33,10 +33,10 @@ struct ValidatedStream {
     stream: StreamId,
     stamp: StampFormat,
     reader: Mutex<StreamSource>,
-    /// How far the stream is known to be valid. Written by the holder of `reader` (Release), read
-    /// by all threads to judge records: the bytes below are valid.
+    /// The position up to which the stream is known to be valid. Written by the holder of `reader`
+    /// (Release), read by all threads to judge records: the bytes below are valid.
     valid: AtomicU64,
-    /// The stream's watermark (`mark` in the code) within that range. Ordering as for `valid`.
+    /// The stream's watermark (`mark` in the code) within the valid range. Ordering as for `valid`.
     mark: AtomicU64,
     /// Whether all chunks were handed out.
     finished: AtomicBool,
@@ -47,9 +47,9 @@ struct ValidatedStream {
 
 struct StreamSource {
     reader: LaneReader,
-    /// Chunks that were read, found valid, and not yet handed out.
+    /// Chunks read, found valid, and not yet handed out.
     ahead: VecDeque<Chunk>,
-    /// Parts whose record was not reached yet.
+    /// Parts of records not reached yet.
     parts: Parts,
 }
 
@@ -57,7 +57,7 @@ struct StreamSource {
 const AHEAD: usize = 2;
 
 impl ValidatedStream {
-    /// Reads ahead and publishes how far the stream is valid.
+    /// Reads ahead and publishes the valid position of the stream.
     fn refill(&self, source: &mut StreamSource) -> Result<(), Error> {
         while source.ahead.len() < AHEAD {
             let next = source.reader.next_chunk()?;
@@ -80,25 +80,25 @@ impl ValidatedStream {
     }
 }
 
-/// The version of the chunk's first transaction; [`Tid::NONE`] if it has none.
+/// The version of the chunk's first transaction; [`Tid::NONE`] without a transaction.
 fn first_version(chunk: &Chunk, stamp: StampFormat) -> Tid {
     let mut records = chunk.frames().filter(|frame| frame.kind == FrameKind::Record);
     let head = records.next().and_then(|frame| stamp.head(&mut &frame.payload[..]));
     head.map_or(Tid::NONE, |head| head.tid)
 }
 
-/// A record that could not be judged yet.
+/// A record not judged yet.
 struct Unjudged {
     stream: StreamId,
     validity: Vec<Lsn>,
     head: RecordHead,
     body: Vec<u8>,
     counts: bool,
-    /// Keeps its chunk open until the record is dropped.
+    /// Keeps the record's chunk open until the record is dropped.
     _chunk: Arc<OpenChunk>,
 }
 
-/// Replays one incarnation. Returns where its streams end.
+/// Replays one incarnation. Returns the ends of its streams.
 pub(crate) fn replay<S: Stamp>(
     replay: &ReplayContext<S>,
     readers: Vec<LaneReader>,
@@ -133,7 +133,7 @@ pub(crate) fn replay<S: Stamp>(
     if replay.has_failed() {
         return Ok(Vec::new());
     }
-    // The ends are known now: records that they do not admit are dead.
+    // The ends are known now: records not admitted by the ends are dead.
     let mut applier = Applier::default();
     let guard = hyades_platform::reclaim::pin();
     for record in undecided.into_inner().unpoisoned() {
@@ -158,7 +158,7 @@ pub(crate) fn replay<S: Stamp>(
     Ok(ends)
 }
 
-/// The value of a slot of the frontier, as far as streams were validated.
+/// Returns the value of a slot of the frontier, as far as streams were validated.
 fn frontier(lanes: &[ValidatedStream], at: Lane) -> u64 {
     let mark = |lane: &ValidatedStream| lane.mark.load(Ordering::Acquire);
     match at.kind(lanes.len()) {
@@ -168,7 +168,7 @@ fn frontier(lanes: &[ValidatedStream], at: Lane) -> u64 {
     }
 }
 
-/// The first need of a record that the frontier does not admit; `None` if the record is live.
+/// Returns the first need of a record not admitted by the frontier; `None` if the record is live.
 fn missing(lanes: &[ValidatedStream], validity: &[Lsn]) -> Option<(Lane, u64)> {
     let mut needs = Lane::each(validity).filter(|(_, needed)| *needed > 0);
     needs.find(|&need| !admits(|at| frontier(lanes, at), [need]))
@@ -204,7 +204,8 @@ fn work<S: Stamp>(
         let mut guard = hyades_platform::reclaim::pin();
         for frame in chunk.frames() {
             if frame.kind == FrameKind::Part {
-                // `next_chunk` gathered it. It is redone at once if it can be undone later.
+                // `next_chunk` gathered the part. The part is redone at once if an undo is possible
+                // later.
                 if shape.rows == RowFrames::Both {
                     parts::redo(replay, shape, &frame, &mut applier, &guard)
                         .ok_or_else(|| decoder.broken(&frame, "its row"))?;
@@ -262,11 +263,11 @@ fn fill(lanes: &[ValidatedStream], turn: &AtomicUsize) -> Result<(), Error> {
 /// The streams, shared by the threads.
 struct ValidatedStreams<'l> {
     lanes: &'l [ValidatedStream],
-    /// Wakes threads that sleep while others read all remaining streams.
+    /// Wakes threads that sleep while all remaining streams are being read.
     freed: &'l Event,
 }
 
-/// A stream that this thread reads.
+/// A stream being read by this thread.
 struct StreamLease<'l> {
     /// `None` only during drop.
     source: Option<MutexGuard<'l, StreamSource>>,
@@ -274,18 +275,19 @@ struct StreamLease<'l> {
 }
 
 impl Drop for StreamLease<'_> {
-    /// Whenever a thread releases a stream, threads that found it taken check again.
+    /// Whenever a thread releases a stream, threads that found the stream taken check again.
     fn drop(&mut self) {
         drop(self.source.take());
         self.freed.notify();
     }
 }
 
-/// A chunk of a stream, the parts that its records need, and what says that it is being replayed.
+/// A chunk of a stream, the parts needed by its records, and the sign that the chunk is being
+/// replayed.
 type HandedOut<'l> = (&'l ValidatedStream, Chunk, Parts, Arc<OpenChunk>);
 
-/// Takes the oldest next chunk of the free streams, with the parts that its records need, and reads
-/// ahead behind it. `None` if no chunk is left, or the replay has failed.
+/// Takes the oldest next chunk of the free streams, with the parts needed by its records, and reads
+/// ahead behind the chunk. `None` if no chunk is left, or the replay has failed.
 fn next_chunk<'l, S: Stamp>(
     replay: &ReplayContext<S>,
     all: &ValidatedStreams<'l>,
@@ -315,8 +317,8 @@ fn next_chunk<'l, S: Stamp>(
             return Ok(Some((lane, chunk, parts, open)));
         }
         // Register, then check once more. A thread that releases a stream, or fails, does the
-        // reverse: it changes the state, then notifies. The fences make it Dekker's pattern, since
-        // `try_lock` is not a SeqCst operation.
+        // reverse: first the change of the state, then the notification. The fences make this
+        // Dekker's pattern, since `try_lock` is not a SeqCst operation.
         match listener.take() {
             Some(listener) => listener.wait(None),
             None => {
@@ -328,8 +330,8 @@ fn next_chunk<'l, S: Stamp>(
     Ok(None)
 }
 
-/// Adds the chunk's Part frames to those of the stream, and takes out the bodies that its records
-/// complete.
+/// Adds the chunk's Part frames to the frames of the stream, and takes out the bodies completed by
+/// the chunk's records.
 fn gather_parts(chunk: &Chunk, form: (RowFrames, RowHeads), pending: &mut Parts) -> Parts {
     let mut complete = Parts::new();
     for frame in chunk.frames() {

@@ -1,11 +1,11 @@
 //! Recovery: rebuilds the tables from the streams of a log.
 //!
-//! Incarnations are replayed one after the other. Within one, records of a data-only log are
-//! applied by row version in any order ([`last_writer_wins`]); a log that holds commands is
-//! replayed in the order of its vectors ([`wavefront`], or [`pools`] for comparison). Records that
-//! list their predecessors are judged by these lists ([`dataflow`]). All others are judged by the
-//! rule that acknowledged them, [`crate::logging::admits`], applied to the ends of the streams.
-//! Recovery changes nothing on disk.
+//! Incarnations are replayed one after the other. Within an incarnation, records of a data-only log
+//! are applied by row version in any order ([`last_writer_wins`]); a log with commands is replayed
+//! in the order of its vectors ([`wavefront`], or [`pools`] for comparison). Records with lists of
+//! predecessors are judged by the lists ([`dataflow`]). All other records are judged by the rule of
+//! their acknowledgement, [`crate::logging::admits`], applied to the ends of the streams. Recovery
+//! changes nothing on disk.
 
 pub(crate) mod apply;
 mod arrived;
@@ -70,7 +70,7 @@ pub(crate) struct Recovered {
     pub max_epoch: EpochNumber,
 }
 
-/// Refuses a log of an experiment, in which changes were cut.
+/// Refuses a log of an experiment with cut changes.
 fn refuse_cut(recovering: &Recovering) -> Result<(), Error> {
     let mut incarnations = recovering.manifest().incarnations.iter();
     let is_cut = |i: &&Incarnation| i.settings.contains_key(RowFrames::CUT);
@@ -85,7 +85,7 @@ fn refuse_cut(recovering: &Recovering) -> Result<(), Error> {
     }
 }
 
-/// Replays everything that `recovering` holds into `tables`.
+/// Replays the whole content of `recovering` into `tables`.
 pub(crate) fn recover<S: Stamp>(
     recovering: &Recovering,
     tables: Arc<Vec<TableData<S>>>,
@@ -117,7 +117,7 @@ pub(crate) fn recover<S: Stamp>(
     Ok(Recovered { report, ends, max_epoch })
 }
 
-/// A recovery under way: the log, and the tables that it is replayed into.
+/// A recovery under way: the log, and the tables to replay into.
 struct Recovery<'r, S: Stamp> {
     recovering: &'r Recovering,
     replay: ReplayContext<S>,
@@ -126,7 +126,7 @@ struct Recovery<'r, S: Stamp> {
 
 impl<S: Stamp> Recovery<'_, S> {
     /// Loads the checkpoint, replays all incarnations one after the other, and checks the tables.
-    /// Returns where the streams end.
+    /// Returns the ends of the streams.
     fn run(
         &self,
         mut readers: Vec<StreamReader>,
@@ -140,7 +140,8 @@ impl<S: Stamp> Recovery<'_, S> {
             let of_incarnation = readers.extract_if(.., |r| r.incarnation == incarnation.number);
             self.replay_incarnation(incarnation, of_incarnation.collect(), &mut ends, report)?;
             if report.losses.iter().any(|loss| matches!(loss, Loss::Stream { .. })) {
-                // Later incarnations depend on what is lost here, and their vectors do not show it.
+                // Later incarnations depend on the records lost here, and their vectors do not show
+                // the dependency.
                 let later = incarnations.iter().map(|i| i.number);
                 let later = later.filter(|&number| number > incarnation.number);
                 report.losses.extend(later.map(Loss::Incarnation));
@@ -174,8 +175,8 @@ impl<S: Stamp> Recovery<'_, S> {
         Ok(())
     }
 
-    /// Replays one incarnation and judges its end. Adds the ends of its streams to `ends`, and what
-    /// was replayed and lost to the report.
+    /// Replays one incarnation and judges its end. Adds the ends of its streams to `ends`, and the
+    /// replayed and lost records to the report.
     fn replay_incarnation(
         &self,
         incarnation: &Incarnation,
@@ -203,7 +204,8 @@ impl<S: Stamp> Recovery<'_, S> {
             let damaged = self.recovering.damaged_streams(incarnation, ends)?;
             report.losses.extend(damaged.into_iter().map(Loss::from));
         } else {
-            // Reports damage as such, before the loss makes commands of the next incarnation fail.
+            // Reports damage as damage, before the loss makes commands of the next incarnation
+            // fail.
             self.recovering.judge_incarnation(incarnation, ends)?;
         }
         finish::finish_incarnation(&self.replay)?;
@@ -241,8 +243,8 @@ impl<S: Stamp> Recovery<'_, S> {
         Ok(())
     }
 
-    /// Chooses how the streams of an incarnation are replayed, by what orders its records. Returns
-    /// where they end.
+    /// Chooses the kind of replay for the streams of an incarnation, by the order of its records.
+    /// Returns the ends of the streams.
     fn replay_streams(
         &self,
         incarnation: &Incarnation,
@@ -253,7 +255,7 @@ impl<S: Stamp> Recovery<'_, S> {
         let shape = RecordShape::of(incarnation, lanes.len(), checkpoint, plan.own_stamps);
         let shape = shape.until(plan.until).over(incarnation, plan.partitions);
         match (shape.predecessors, shape.data_only, shape.has_vectors(), plan.kind) {
-            // Lists of predecessors decide which records are live, and order commands.
+            // Lists of predecessors decide liveness, and order commands.
             (true, _, _, Replay::Phases) => {
                 phases::replay(replay, lanes, shape, !plan.salvage, plan.threads)
             }
@@ -270,7 +272,7 @@ impl<S: Stamp> Recovery<'_, S> {
                 let falls_back = kind == Replay::Automatic;
                 wavefront::replay(replay, lanes, shape, (plan.threads, falls_back))
             }
-            // A log without vectors has one order, that of its stream.
+            // A log without vectors has one order, the order of its stream.
             (false, false, false, _) => wavefront::replay(replay, lanes, shape, (1, false)),
         }
     }

@@ -1,4 +1,4 @@
-//! The loop of the threads of an ordered replay, whatever decides which record may run next.
+//! The loop of the threads of an ordered replay, for every rule that decides on the next record.
 
 use super::fallback::SerialFallback;
 use super::idle_detector::{IdleDetector, deadlock_error};
@@ -12,7 +12,7 @@ use hyades_wal::{Lsn, StreamId};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// The replay of one incarnation, in an order that its records' vectors or lists demand.
+/// The replay of one incarnation, in an order demanded by its records' vectors or lists.
 pub(crate) trait OrderedReplay<S: Stamp>: Sync {
     /// The state of one thread.
     type Thread;
@@ -28,10 +28,10 @@ pub(crate) trait OrderedReplay<S: Stamp>: Sync {
     fn runner(thread: &mut Self::Thread) -> &mut RecordRunner;
 
     /// Reads or runs some records. Returns false if nothing could be done. Unless `thorough` is
-    /// set, it may rely on hints that nothing has happened since the thread's last round.
+    /// set, the step may rely on hints that nothing has happened since the thread's last round.
     fn step(&self, thread: &mut Self::Thread, thorough: bool) -> Result<bool, Error>;
 
-    /// A stream with unresolved records, and up to where it is resolved. `None` if replay is
+    /// Returns a stream with unresolved records, and its resolved position. `None` if replay is
     /// complete.
     fn unresolved(&self) -> Option<(StreamId, Lsn)>;
 
@@ -40,15 +40,16 @@ pub(crate) trait OrderedReplay<S: Stamp>: Sync {
         false
     }
 
-    /// How many bytes of all streams are resolved; where it [falls back](Self::falls_back).
+    /// Returns the number of resolved bytes of all streams; where replay
+    /// [falls back](Self::falls_back).
     fn resolved(&self) -> u64 {
         0
     }
 
-    /// The thread has found nothing to do, or ends (`idle` is false).
+    /// Notes that the thread has found nothing to do, or ends (`idle` is false).
     fn note_idle(&self, _thread: &mut Self::Thread, _idle: bool) {}
 
-    /// Called between unsuccessful rounds, before the thread sleeps between them.
+    /// Called between unsuccessful rounds, before the thread begins to sleep between rounds.
     fn pause(_idle_rounds: u32) {
         std::thread::yield_now();
     }
@@ -58,12 +59,12 @@ pub(crate) trait OrderedReplay<S: Stamp>: Sync {
         std::thread::sleep(Duration::from_micros(50));
     }
 
-    /// Called by each thread when it ends.
+    /// Called by each thread at its end.
     fn ended(&self) {}
 }
 
-/// Runs the replay on this many threads until it is complete or has failed. A log in which records
-/// wait for each other is an error.
+/// Runs the replay on `threads` threads until the replay is complete or has failed. A log with
+/// records waiting for each other is an error.
 pub(crate) fn run<S: Stamp, R: OrderedReplay<S>>(replay: &R, threads: usize) {
     let idle_detector = IdleDetector::new(threads);
     let fallback = (threads > 1 && replay.falls_back()).then(|| SerialFallback::new(threads));
@@ -91,7 +92,7 @@ fn work<S: Stamp, R: OrderedReplay<S>>(
         if let Some(fallback) = fallback {
             if fallback.rests(number) {
                 R::runner(&mut thread).report(context);
-                // The thread that replays does not hand work over to it.
+                // The replaying thread does not hand work over to a resting thread.
                 replay.note_idle(&mut thread, false);
                 if replay.unresolved().is_none() {
                     break;

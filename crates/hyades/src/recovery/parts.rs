@@ -1,5 +1,5 @@
 //! Frames that precede their transaction's record: pieces of a long body, or the changes of single
-//! rows. If these are redone as they are met, groups without a record are undone at the end.
+//! rows. If row changes are redone at once, groups without a record are undone at the end.
 
 use super::apply::{Applier, count};
 use super::decode::RecordShape;
@@ -17,7 +17,7 @@ use hyades_wal::{Frame, Lsn};
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 
-/// The parts of all transactions whose record was not reached, by the start of the first frame.
+/// The parts of all transactions without a reached record, by the start of the first frame.
 pub(crate) type Parts = HashMap<Lsn, Group>;
 
 /// The parts of one transaction.
@@ -25,33 +25,33 @@ pub(crate) type Parts = HashMap<Lsn, Group>;
 pub(crate) struct Group {
     /// The body so far, in the format of a data record.
     pub body: Vec<u8>,
-    /// The row version, if rows have frames of their own.
+    /// The row version, if rows have their own frames.
     tid: Tid,
     /// The before-images, each preceded by its length, in the order of the changes in the body.
     before: Vec<u8>,
-    /// The beginning of a change that takes several frames.
+    /// The beginning of a change over several frames.
     fragment: Vec<u8>,
     /// Whether `fragment` has the beginning of its change.
     begun: bool,
-    /// Whether a change was left out because its beginning is missing: the body is not whole.
+    /// Whether a change was left out because of a missing beginning: the body is not whole.
     pub incomplete: bool,
     /// Whether a change took several frames: then the group can be applied only as a whole.
     fragmented: bool,
 }
 
 impl Group {
-    /// Whether every change fitted into one frame, and so was redone when that frame was met.
+    /// Whether every change fitted into one frame, and so was redone at once.
     pub fn is_redone(&self) -> bool {
         !self.fragmented
     }
 
-    /// Bytes of its before-images, with their lengths.
+    /// Returns the bytes of the before-images, with their lengths.
     pub fn before_bytes(&self) -> u64 {
         self.before.len() as u64
     }
 }
 
-/// Adds a Part frame to its group; `None` if it is malformed.
+/// Adds a Part frame to its group; `None` if the frame is malformed.
 pub(crate) fn add(
     parts: &mut Parts,
     (rows, heads): (RowFrames, RowHeads),
@@ -74,8 +74,8 @@ pub(crate) fn add(
             group.fragment.clear();
             group.begun = true;
         } else if !group.begun {
-            // The change began in a segment that was truncated below a checkpoint: that checkpoint
-            // holds the transaction.
+            // The change began in a segment truncated below a checkpoint: the checkpoint holds the
+            // transaction.
             group.incomplete = true;
             return Some(());
         }
@@ -130,7 +130,7 @@ pub(crate) fn undo<S: Stamp>(
     let mut losers: Vec<(Lsn, Group)> = losers.into_iter().collect();
     losers.sort_unstable_by_key(|(first, _)| std::cmp::Reverse(*first));
     for (first, group) in losers.into_iter().filter(|(_, group)| !shape.skips(group.tid)) {
-        // It has used its epoch nevertheless.
+        // The transaction has used its epoch nevertheless.
         count(replay, &RecordHead { tid: group.tid, ..RecordHead::default() });
         replay.counts.dead.fetch_add(1, Ordering::Relaxed);
         if shape.rows != RowFrames::Both || broken!(SkipUndo) {
@@ -186,7 +186,8 @@ mod tests {
     use crate::logging::row_frame::{LONGEST_HEAD, RowHead};
     use hyades_wal::FrameKind;
 
-    /// A checkpoint truncates the log by whole segments, which may begin in the middle of a change.
+    /// A checkpoint truncates the log by whole segments; a segment may begin in the middle of a
+    /// change.
     #[test]
     fn a_change_whose_beginning_was_truncated_is_left_out() {
         let mut parts = Parts::new();
@@ -200,7 +201,7 @@ mod tests {
         for ends in [false, false, true] {
             assert_eq!(add(7, false, ends), Some(()), "{ends}");
         }
-        // A change that is not whole is not accepted.
+        // An incomplete change is not accepted.
         assert_eq!(add(8, true, false), Some(()));
         assert_eq!(add(8, false, true), None);
         assert!(parts[&7].incomplete && parts[&7].body.is_empty());

@@ -1,16 +1,17 @@
 //! The basic parallel recovery of Taurus 2016 (section 4.4.1), in its three phases, for comparison
-//! with the one that merges them ([`super::dataflow`]).
+//! with the merged recovery ([`super::dataflow`]).
 //!
-//! 1. All threads read the whole log into memory: that is the recovery dependency graph, whose
-//!    edges the records list.
-//! 2. All threads look for records that are not recoverable: those that have read from a lost one,
-//!    or from one that was found unrecoverable, until a pass finds no more.
-//! 3. All threads replay the others, each once those that it has overwritten were replayed. If
-//!    commands are in the log, it also follows what it has read from, and what its vector covers.
+//! 1. All threads read the whole log into memory: the recovery dependency graph, with the edges
+//!    listed by the records.
+//! 2. All threads look for unrecoverable records: records that have read from a lost record, or
+//!    from an unrecoverable one, until a pass finds no more.
+//! 3. All threads replay the rest, each record after the records that it has overwritten. If
+//!    commands are in the log, a record also follows the records that it has read from, and the
+//!    records covered by its vector.
 //!
 //! A record is recoverable under the same rule as in the merged recovery: its vector is below the
-//! ends of the streams, and all that it lists as read from are recoverable. The log's memory is
-//! what the paper merges the phases for.
+//! ends of the streams, and all records listed as read from are recoverable. The paper merges the
+//! phases to save the log's memory.
 
 use super::cursor::{LookAhead, StreamCursor};
 use super::dataflow::{self, RecordSource};
@@ -35,12 +36,12 @@ pub(super) struct LoadedRecord {
     pub body: Vec<u8>,
     pub list: Box<[Predecessor]>,
     pub vector: Box<[Lsn]>,
-    /// Whether it is not recoverable. Set in the second phase, by any thread, which may also read
-    /// it: Relaxed, since a pass that misses it is followed by another.
+    /// Whether the record is unrecoverable. Set and read in the second phase, by any thread:
+    /// Relaxed, since a pass that misses the flag is followed by another pass.
     pub dead: AtomicBool,
 }
 
-/// What replay has to know of a frame.
+/// The content of a frame, as needed by replay.
 pub(super) enum LoadedContent {
     Record(Box<LoadedRecord>),
     Anchor(Vec<Lsn>),
@@ -57,7 +58,7 @@ pub(super) struct LoadedFrame {
 pub(super) struct LoadedStream {
     pub reader: LaneReader,
     frames: std::vec::IntoIter<LoadedFrame>,
-    /// Where it ends.
+    /// The end of the stream.
     pub end: Lsn,
 }
 
@@ -82,7 +83,7 @@ impl LoadedFrames {
         })
     }
 
-    /// The record that ends here; `None` if there is none that is replayed.
+    /// Returns the record that ends at `end`; `None` if there is no record to replay.
     fn record(&self, end: Lsn) -> Option<&LoadedRecord> {
         let first = self.frames.partition_point(|frame| frame.end < end);
         // An anchor in effect at a chunk's start is there, too.
@@ -94,8 +95,8 @@ impl LoadedFrames {
     }
 }
 
-/// Replays one incarnation whose records list their predecessors. `whole`: streams that end below
-/// what an anchor states will be rejected. Returns where the streams end.
+/// Replays an incarnation of records with lists of predecessors. `whole`: streams that end below a
+/// position stated by an anchor will be rejected. Returns the ends of the streams.
 pub(crate) fn replay<S: Stamp>(
     replay: &ReplayContext<S>,
     readers: Vec<LaneReader>,
@@ -114,7 +115,7 @@ pub(crate) fn replay<S: Stamp>(
     let mut sources = Vec::new();
     for ((name, reader), mut stream) in names.into_iter().zip(readers).zip(streams) {
         if shape.data_only {
-            // Versions order what was read, and it is known what is recoverable.
+            // Versions order the reads, and the recoverable records are known.
             keep_overwritten(&mut stream);
         }
         let LoadedFrames { frames, end } = stream;
@@ -124,7 +125,7 @@ pub(crate) fn replay<S: Stamp>(
     dataflow::replay_from(replay, sources, Graph::new(starts, true), (shape, whole), threads)
 }
 
-/// Leaves the edges to records that were overwritten alone.
+/// Keeps only the edges to overwritten records.
 fn keep_overwritten(stream: &mut LoadedFrames) {
     for frame in &mut stream.frames {
         if let LoadedContent::Record(record) = &mut frame.content {
@@ -188,7 +189,8 @@ fn load_stream<S: Stamp>(
             let (start, end) = (frame.start, frame.end);
             if let Some(decoded) = cursor.decoder.decode(&frame)? {
                 if shape.data_only && whole {
-                    // What the anchor covers was durable, so there is nothing to wait for.
+                    // Everything covered by the anchor was durable, so there is nothing to wait
+                    // for.
                     cursor.decoder.forget_what_is_anchored();
                 }
                 let continued = decoded.head.continued;
@@ -214,7 +216,7 @@ fn load_stream<S: Stamp>(
     Ok(Some((cursor.reader, LoadedFrames { frames, end })))
 }
 
-/// A pass of phase 2. Whether it has found a record that is not recoverable.
+/// Runs a pass of phase 2. Returns whether the pass has found an unrecoverable record.
 fn find_unrecoverable<S: Stamp>(
     replay: &ReplayContext<S>,
     streams: &[LoadedFrames],
@@ -225,7 +227,7 @@ fn find_unrecoverable<S: Stamp>(
     let is_lost = |listed: &Predecessor| {
         let stream = &streams[predecessors::lane(listed.id)];
         let end = predecessors::end(listed.id);
-        // One that is not replayed is in the checkpoint.
+        // A record that is not replayed is in the checkpoint.
         let is_dead = |record: &LoadedRecord| record.dead.load(Ordering::Relaxed);
         end > stream.end || stream.record(end).is_some_and(is_dead)
     };

@@ -5,24 +5,24 @@ use crate::logging::StampFormat;
 use hyades_platform::epoch::EpochNumber;
 use std::collections::BTreeMap;
 
-/// How replay orders the records of a log that needs ordering. Public with the feature `research`.
+/// How replay orders the records of a log in need of an order. Public with the feature `research`.
 #[cfg_attr(not(feature = "research"), allow(dead_code))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Replay {
     /// As `Wavefront`, but one thread replays alone while records mostly wait for each other and
-    /// that is faster, as measured.
+    /// one thread is measured as faster.
     #[default]
     Automatic,
     /// Watermarks of stream prefixes, and a window of waiting records in each stream.
     Wavefront,
     /// The pools of the Taurus paper (section 3.3, algorithms 3 and 4), corrected; for comparison.
     Pools,
-    /// The basic recovery of the Taurus report of 2016 (section 4.4.1): one phase after the other
-    /// reads the log, finds what is recoverable, and replays it. For comparison; for logs of
-    /// `taurus-2016`, others are replayed as under `Wavefront`.
+    /// The basic recovery of the Taurus report of 2016 (section 4.4.1): separate phases read the
+    /// log, find the recoverable records, and replay them. For comparison, on logs of `taurus-2016`
+    /// only: all other logs are replayed as under `Wavefront`.
     Phases,
-    /// One thread, in an order that the vectors allow.
+    /// One thread, in an order allowed by the vectors.
     Serial,
 }
 
@@ -43,8 +43,8 @@ pub(crate) struct Plan<'p> {
     pub until: EpochNumber,
     /// Recovers as much as a damaged log allows.
     pub salvage: bool,
-    /// The name of the protocol that will run, and the format of its stamps.
+    /// The name of the protocol to run, and the format of its stamps.
     pub own_stamps: Option<(&'p str, StampFormat)>,
-    /// How tables are declared to be spread over partitions.
+    /// The declared spread of tables over partitions.
     pub partitions: &'p BTreeMap<String, String>,
 }

@@ -1,34 +1,34 @@
 //! Replay from pools (Taurus, section 3.3, algorithms 3 and 4), for comparison with the wavefront.
 //!
-//! Each stream has a *pool*: records that were decoded and not yet replayed ([`ring`], without
-//! locks). A worker searches the pools, back and forth, for a record whose vector RLV covers, takes
-//! it out and replays it. A worker that finds none decodes a batch of some stream: it is that
-//! stream's log manager meanwhile. As in the paper:
+//! Each stream has a *pool*: records decoded and not yet replayed ([`ring`], without locks). A
+//! worker searches the pools, back and forth, for a record whose vector RLV covers, takes the
+//! record out and replays it. A worker without such a record decodes a batch of some stream, and is
+//! the stream's log manager meanwhile. As in the paper:
 //!
-//! - A pool has several queues: workers begin to search it at different ones, those of different
-//!   workers interleaved, so that few meet at a record.
+//! - A pool has several queues: workers begin the search at different queues, interleaved between
+//!   workers, so few workers meet at a record.
 //! - Each worker has a copy of RLV, and reads the component of another stream only when its copy
 //!   does not suffice.
-//! - Raising RLV is delegated: only the worker that completes the first record of a pool raises it,
-//!   over all that others have completed behind it.
+//! - Raising RLV is delegated: only the worker completing the first record of a pool raises RLV,
+//!   over all records completed behind it by other workers.
 //!
-//! In a log of data records alone a record waits for RLV as well, as in the algorithms; row
-//! versions would do without.
+//! In a log of only data records a record waits for RLV as well, as in the algorithms; row versions
+//! would need no wait.
 //!
 //! Departures from the printed algorithms; docs/protocols/taurus.md has the reasons:
 //!
-//! - E1: each record is judged alone. One that needs more than a stream has is dead; its stream
-//!   continues.
+//! - E1: each record is judged alone. A record that needs a position beyond the end of a stream is
+//!   dead; the record's own stream continues.
 //! - E2: anchors, padding, parts and dead records count: RLV reaches the end of every stream.
 //! - E3: a record is live once RLV covers it, and dead only once the end of a stream is known.
-//! - E5: RLV is the lowest start of all that is in the pool *or in flight*, since a record that
-//!   was taken out is not replayed yet.
+//! - E5: RLV is the lowest start of all records in the pool *or in flight*, since a record taken
+//!   out is not replayed yet.
 //! - E6: the pool's maxLSN is read before its first record, and raised after a record was put in.
 //!
-//! Progress: of all unresolved records, consider the one whose frame was reserved first. All that
-//! it follows, and all before it in its stream, is resolved; so it is in flight, or the first of
-//! its pool and covered, or still to be decoded by a log manager whose pool is empty. So pools may
-//! be bounded.
+//! Progress: of all unresolved records, consider the record with the earliest frame reservation.
+//! All predecessors of the record, and all records before it in its stream, are resolved; so the
+//! record is in flight, or the first of its pool and covered, or still to be decoded by a log
+//! manager with an empty pool. So pools may be bounded.
 
 mod ring;
 
@@ -49,19 +49,20 @@ use ring::RecordRing;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Queues of a pool; records are put into them in turn (section 3.3, "we partition each pool").
+/// Queues of a pool; records are put into the queues in turn (section 3.3, "we partition each
+/// pool").
 const QUEUES: u64 = 4;
 
 /// Records in a pool, at most.
 const POOL_RECORDS: usize = 1024;
 
-/// Records of a queue, from its first, that a worker checks before it goes to the next queue.
+/// Records of a queue, from its first, that a worker checks before going to the next queue.
 const WINDOW: u64 = 32;
 
-/// Frames that a log manager decodes before it is a worker again.
+/// Frames decoded by a log manager before becoming a worker again.
 const BATCH: usize = 64;
 
-/// What is kept of a record that waits to be replayed.
+/// The kept content of a record waiting for its replay.
 struct PooledRecord {
     head: RecordHead,
     body: Vec<u8>,
@@ -71,19 +72,19 @@ struct PooledRecord {
 struct RecordPool {
     stream: StreamId,
     source: Mutex<StreamCursor>,
-    /// What waits or runs. A record's words are its validity vector, then what it must follow
-    /// beside that. The holder of `source` puts records in.
+    /// Records that wait or run. A record's words are its validity vector, then the vector of its
+    /// further required predecessors. The holder of `source` puts records in.
     records: RecordRing<PooledRecord>,
-    /// Everything that starts below this was put in, or needs no replay. Raised by the holder of
-    /// `source` (Release, after the record was put in), read by workers (Acquire, before they look
+    /// Every record that starts below this was put in, or needs no replay. Raised by the holder of
+    /// `source` (Release, after the record was put in), read by workers (Acquire, before the search
     /// for the first record: E6).
     max_lsn: AtomicU64,
-    /// This stream's component of RLV: everything below is resolved. Raised by workers after they
-    /// replayed (Release), read by all to check what is covered (Acquire: what was installed is
+    /// This stream's component of RLV: everything below is resolved. Raised by workers after a
+    /// replay (Release), read by all threads to check coverage (Acquire: installed changes are
     /// visible).
     resolved: AtomicU64,
-    /// Where the stream ends, once that is known; `u64::MAX` before. Written by the holder of
-    /// `source`, read by all.
+    /// The end of the stream, once known; `u64::MAX` before. Written by the holder of `source`,
+    /// read by all threads.
     end: AtomicU64,
     finished: AtomicBool,
 }
@@ -102,7 +103,7 @@ struct Pools<'r, S: Stamp> {
     data_only: bool,
 }
 
-/// Replays one incarnation whose records have vectors. Returns where its streams end.
+/// Replays one incarnation whose records have vectors. Returns the ends of its streams.
 pub(crate) fn replay<S: Stamp>(
     replay: &ReplayContext<S>,
     readers: Vec<LaneReader>,
@@ -133,7 +134,7 @@ impl RecordPool {
         }
     }
 
-    /// Algorithm 4, lines 4 to 7. Every record that starts below maxLSN as loaded here was put in
+    /// Algorithm 4, lines 4 to 7. Every record that starts below the maxLSN loaded here was put in
     /// before.
     fn raise(&self) {
         let max = self.max_lsn.load(Ordering::Acquire);
@@ -152,9 +153,9 @@ struct SweepState {
     runner: RecordRunner,
     /// The direction of the next sweep.
     upwards: bool,
-    /// RLV as the worker last read it.
+    /// RLV as last read by the worker.
     seen: Vec<Lsn>,
-    /// The words of the record that it checks.
+    /// The words of the record being checked.
     words: Vec<Lsn>,
 }
 
@@ -184,7 +185,7 @@ impl<S: Stamp> OrderedReplay<S> for Pools<'_, S> {
 
     fn step(&self, thread: &mut SweepState, _: bool) -> Result<bool, Error> {
         let found = self.sweep(thread)?;
-        // The next sweep goes the other way: it begins where this one has just replayed.
+        // The next sweep goes the other way, and begins where this sweep has just replayed.
         thread.upwards = !thread.upwards;
         Ok(found || self.decode_some(thread.number, &mut thread.runner)?)
     }
@@ -196,8 +197,8 @@ impl<S: Stamp> OrderedReplay<S> for Pools<'_, S> {
 }
 
 impl<S: Stamp> Pools<'_, S> {
-    /// Scans all queues of all pools once, in one direction, and replays what is ready. Returns
-    /// false if nothing was.
+    /// Scans all queues of all pools once, in one direction, and replays the ready records. Returns
+    /// false if no record was ready.
     fn sweep(&self, worker: &mut SweepState) -> Result<bool, Error> {
         let all = self.pools.len() * QUEUES as usize;
         let mut found = false;
@@ -231,7 +232,7 @@ impl<S: Stamp> Pools<'_, S> {
         Ok(found)
     }
 
-    /// FetchNext: finds a record of a queue that RLV covers, or that is dead.
+    /// FetchNext: finds a covered or dead record of a queue.
     fn find(
         &self,
         pool: &RecordPool,
@@ -253,7 +254,7 @@ impl<S: Stamp> Pools<'_, S> {
         None
     }
 
-    /// Whether the copy of RLV covers this position of a stream; reads it anew if it does not.
+    /// Whether the copy of RLV covers this position of a stream; if not, reads RLV anew.
     fn covers(&self, seen: &mut [Lsn], (lane, lsn): (Lane, Lsn)) -> bool {
         let at = lane.index();
         if !is_met(seen[at], lsn) {
@@ -269,13 +270,14 @@ impl<S: Stamp> Pools<'_, S> {
             let dead = Lane::each(validity).any(|(lane, lsn)| lsn > end(lane));
             return if dead { Eligibility::Dead } else { Eligibility::NotYet };
         }
-        // `order` may name a position beyond the end of a stream; then reaching the end suffices.
+        // `order` may name a position beyond the end of a stream; then the end suffices.
         let ready = Lane::each(order)
             .all(|(lane, lsn)| self.covers(seen, (lane, lsn)) || seen[lane.index()] == end(lane));
         if ready { Eligibility::Ready } else { Eligibility::NotYet }
     }
 
-    /// Decodes a batch of the free stream with the emptiest pool. Returns false if there is none.
+    /// Decodes a batch of the free stream with the emptiest pool. Returns false if no stream could
+    /// be read.
     fn decode_some(&self, number: usize, runner: &mut RecordRunner) -> Result<bool, Error> {
         let len = |at: usize| {
             let pool = &self.pools[at];
@@ -321,7 +323,8 @@ impl<S: Stamp> Pools<'_, S> {
             }
             if let Some(decoded) = cursor.decoder.decode(&frame)? {
                 let continued = decoded.head.continued;
-                // A command is ordered by its validity, and so is all in a log of data alone.
+                // A command is ordered by its validity, and so is every record in a log of only
+                // data records.
                 let is_ordered_apart = !decoded.head.command && !self.data_only;
                 let order = cursor.decoder.order.iter().map(|lsn| match is_ordered_apart {
                     true => *lsn,
@@ -334,7 +337,7 @@ impl<S: Stamp> Pools<'_, S> {
             }
             runner.bytes += frame.end - frame.start;
             cursor.at = frame.end;
-            // Line 3, after line 2: a thread that sees this sees the record in its queue.
+            // Line 3, after line 2: a thread that sees the new value sees the record in its queue.
             pool.max_lsn.fetch_max(frame.end, Ordering::Release);
         }
         pool.raise();

@@ -1,14 +1,15 @@
-//! Prefetching: loads the rows of the next records into the cache while others are replayed.
+//! Prefetching: loads the rows of the next records into the cache during the replay of other
+//! records.
 //!
-//! Replay spends most of its time waiting for memory, and the log shows what comes next. So the
+//! Replay spends most of its time waiting for memory, and the log shows the next records. So the
 //! rows of records are prefetched in small groups of records. First the hash buckets of all rows
-//! that a group touches are loaded, then the rows, and then its records are replayed; the groups
-//! before and behind pass through the other stages meanwhile.
+//! touched by a group are loaded, then the rows, and then the group's records are replayed; the
+//! groups before and behind pass through the other stages meanwhile.
 //!
 //! A data record names its rows. The rows of a command are known only to its procedure: the
-//! procedure is run ahead of time over an [`Access`] whose every operation ends with a conflict, as
-//! any operation may. So it runs up to its first operation, including its own prefetch calls, and
-//! changes nothing in the database.
+//! procedure is run ahead of time over an [`Access`] with a conflict as the result of every
+//! operation, a result always permitted. So the procedure runs up to its first operation, including
+//! its own prefetch calls, and changes nothing in the database.
 
 use super::apply::Applier;
 use super::decode::Decoder;
@@ -32,10 +33,10 @@ use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::{Duration, Instant};
 
-/// Maximum number of records in a group whose rows are prefetched together.
+/// Maximum number of records in a prefetched group.
 const RECORDS: usize = 4;
 
-/// A group also ends with the record that brings it to this many rows.
+/// A group also ends with the record that brings the group to this number of rows.
 const ROWS: usize = 16;
 
 /// Records per stretch of a trial. A trial alternates stretches without and with prefetching.
@@ -47,23 +48,23 @@ const STRETCHES: usize = 8;
 /// Records for which the outcome of a trial is kept.
 const TRIAL_INTERVAL: u32 = 1 << 15;
 
-/// Records that a thread replays without prefetching after it had to wait for others: another
-/// thread may be waiting for these records.
+/// Records that a thread replays without prefetching after a wait for other threads: another thread
+/// may be waiting for these records.
 const PAUSE_RECORDS: u32 = 64;
 
-/// Maximum number of conflicts that a procedure may ignore when it is run ahead of time.
+/// Maximum number of conflicts that a procedure may ignore when run ahead of time.
 const MOST_CONFLICTS: u32 = 1000;
 
-/// The prefetcher of one thread. While a group is replayed, the rows of the next one are loaded,
-/// and the buckets of the one after that.
+/// The prefetcher of one thread. While a group is replayed, the rows of the next group are loaded,
+/// and the buckets of the group after the next.
 #[derive(Default)]
 pub(crate) struct Prefetcher {
-    /// Rows of the last group, whose buckets are being loaded.
+    /// Rows of the last group; their buckets are being loaded.
     wanted: Vec<PrefetchedRow>,
-    /// Buffer for the results of procedures, which are ignored.
+    /// Buffer for the results of procedures, all ignored.
     result: Vec<u8>,
-    /// The range of one stream whose rows are being prefetched, or were: the stream's id,
-    /// `from`, `to`, and where the last two groups begin.
+    /// The prefetched range of one stream: the stream's id, `from`, `to`, and the starts of the
+    /// last two groups.
     stream: Option<StreamId>,
     from: Lsn,
     groups: [Lsn; 2],
@@ -73,13 +74,13 @@ pub(crate) struct Prefetcher {
     trial: Trial,
 }
 
-/// Measures whether prefetching pays. It does not if rows are in the cache anyway, or if procedures
-/// prefetch many rows themselves or compute for long before they touch one.
+/// Measures whether prefetching pays. Prefetching does not pay if rows are in the cache anyway, or
+/// if procedures prefetch many rows themselves or compute for long before touching a row.
 #[derive(Default)]
 struct Trial {
     prefetches: bool,
     /// Set when a procedure panicked on its conflict or kept retrying: prefetching is off for good,
-    /// because it would cost more panic messages and time than it saves.
+    /// since the cost in panic messages and time would exceed the savings.
     disabled: bool,
     /// Records left in the stretch, or until the next trial.
     left: u32,
@@ -105,7 +106,7 @@ impl Trial {
         (self.prefetches, self.disabled) = (false, true);
     }
 
-    /// Ends a stretch and begins the next one, begins a trial, or applies its outcome.
+    /// Ends a stretch and begins the next stretch, begins a trial, or applies the trial's outcome.
     #[cold]
     fn turn(&mut self, now: Instant) {
         if self.disabled {
@@ -130,14 +131,14 @@ impl Trial {
 }
 
 impl Prefetcher {
-    /// Called when the thread had to wait for others.
+    /// Notes that the thread had to wait for other threads.
     pub fn waited(&mut self) {
         self.pause_left = PAUSE_RECORDS;
     }
 
-    /// Called before this thread replays the record that begins at `at` in the chunk. Makes sure
-    /// that prefetches of its rows, and of those of the records behind it, were begun. Returns
-    /// false if none was begun for it.
+    /// Begins prefetches of the rows of the record at `at` in the chunk, and of the rows of the
+    /// records behind it, unless already begun. Called before this thread replays the record.
+    /// Returns false if no prefetch was begun for the record.
     #[inline]
     pub fn ensure_prefetched<S: Stamp>(
         &mut self,
@@ -191,7 +192,7 @@ impl Prefetcher {
         }
     }
 
-    /// Starts loading the buckets of the rows that a record touches.
+    /// Starts loading the buckets of the rows touched by a record.
     fn prefetch_buckets<S: Stamp>(
         &mut self,
         replay: &ReplayContext<S>,
@@ -218,7 +219,7 @@ impl Prefetcher {
         if self.trial.disabled {
             return;
         }
-        // Errors in the record are reported when it is replayed.
+        // Errors in the record are reported at its replay.
         let Some(id) = take_varint(&mut body) else { return };
         let Ok(procedure) = replay.catalogue.procedure(id) else { return };
         self.result.clear();
@@ -230,8 +231,8 @@ impl Prefetcher {
             conflicts: Cell::new(0),
         };
         let run = || (procedure.body)(&Transaction(&access), body, &mut self.result);
-        // The result is ignored. A panic that the conflict did not cause recurs, and is reported,
-        // when the record is replayed.
+        // The result is ignored. A panic not caused by the conflict recurs, and is reported, at the
+        // replay of the record.
         if catch_unwind(AssertUnwindSafe(run)).is_err() {
             self.trial.disable();
         }
@@ -265,7 +266,7 @@ impl<S: Stamp> PrefetchAccess<'_, S> {
 
 impl<S: Stamp> Access for PrefetchAccess<'_, S> {
     fn prefetch(&self, table: Table, key: &[Value<'_>], columns: Columns) {
-        // Of a handle that does not fit, the operation itself will tell.
+        // A handle that does not fit is reported by the operation itself.
         let declared = self.engine.tables.get(table.number() as usize);
         let Some(table) = declared.filter(|data| table.origin().fits(data.origin)) else { return };
         let mut wanted = KeyBytes::new();
@@ -339,8 +340,8 @@ impl<S: Stamp> Access for PrefetchAccess<'_, S> {
 mod tests {
     use super::*;
 
-    /// Runs a trial whose stretches take these times without and with prefetching, every fourth one
-    /// ten times as long. Returns whether the trial decides for prefetching.
+    /// Runs a trial. The stretches take these times without and with prefetching, every fourth
+    /// stretch ten times as long. Returns whether the trial decides for prefetching.
     fn settles(without: u64, with: u64) -> bool {
         let mut trial = Trial::default();
         let mut now = Instant::now();

@@ -1,8 +1,9 @@
 //! Counters of a recovery, for reports of its progress: by phase, and by log stream.
 //!
-//! A stream's counters are those of all incarnations. How much it holds is known where the manifest
-//! states its end; in the newest incarnation it is at most what the stream's files can hold, until
-//! the end is found. So a total may fall, and is exact in the end. What was read never exceeds it.
+//! A stream's counters cover all incarnations. The stream's size is known where the manifest states
+//! its end; in the newest incarnation the size is bounded by the capacity of the stream's files,
+//! until the end is found. So a total may fall, and is exact in the end. The bytes read never
+//! exceed the total.
 
 use super::report::{Progress, StreamProgress};
 use hyades_platform::clock;
@@ -12,7 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// What a recovery does.
+/// A phase of a recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     Image,
@@ -23,14 +24,14 @@ pub(crate) enum Phase {
 /// The phases by their numbers, in words.
 const PHASES: [&str; 3] = ["loading the checkpoint", "replaying the log", "checking the tables"];
 
-/// Counters of one stream. Added to by the threads that read it and that replay its records, after
-/// each chunk or batch; read for progress: Relaxed throughout.
+/// Counters of one stream. Added to by the reading thread and by the threads that replay the
+/// stream's records, after each chunk or batch; read for progress: Relaxed throughout.
 #[derive(Debug, Default)]
 pub(crate) struct StreamCounters {
     read: AtomicU64,
     total: AtomicU64,
     records: AtomicU64,
-    /// Readers of the stream, one for each incarnation, that have not reached its end.
+    /// Readers of the stream, a reader for each incarnation, that have not reached the end.
     readers: AtomicU64,
 }
 
@@ -48,19 +49,19 @@ impl StreamCounters {
 #[derive(Debug)]
 pub(crate) struct RecoveryProgress {
     phase: AtomicUsize,
-    /// When the phase began.
+    /// The beginning of the phase.
     began_ns: AtomicU64,
-    /// Bytes of the checkpoint's files that were loaded, and of all.
+    /// Loaded bytes of the checkpoint's files, and all bytes.
     image_read: Padded<AtomicU64>,
     image_total: u64,
-    /// Streams of the incarnation that is replayed.
+    /// Streams of the incarnation being replayed.
     lanes: AtomicUsize,
     /// All streams, by their ids.
     streams: BTreeMap<StreamId, Arc<Padded<StreamCounters>>>,
 }
 
 impl RecoveryProgress {
-    /// Nothing is read yet.
+    /// Creates the counters before anything is read.
     pub fn new(readers: &[StreamReader], image_total: u64) -> RecoveryProgress {
         let mut streams = BTreeMap::<StreamId, Arc<Padded<StreamCounters>>>::new();
         for reader in readers {
@@ -79,7 +80,7 @@ impl RecoveryProgress {
         }
     }
 
-    /// Begins a phase. In that of the log, `lanes` streams are replayed.
+    /// Begins a phase. In the phase of the log, `lanes` streams are replayed.
     pub fn enter(&self, phase: Phase, lanes: usize) {
         if self.phase.swap(phase as usize, Ordering::Relaxed) != phase as usize {
             self.began_ns.store(clock::monotonic_ns(), Ordering::Relaxed);
@@ -87,24 +88,24 @@ impl RecoveryProgress {
         self.lanes.store(lanes, Ordering::Relaxed);
     }
 
-    /// A block of the checkpoint was loaded.
+    /// Counts a loaded block of the checkpoint.
     pub fn image_was_read(&self, bytes: usize) {
         self.image_read.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// The whole checkpoint was loaded.
+    /// Notes that the whole checkpoint was loaded.
     pub fn image_is_complete(&self) {
         self.image_read.store(self.image_total, Ordering::Relaxed);
     }
 
-    /// What a reader that has read nothing yet counts in.
+    /// Returns the counter for a reader that has read nothing yet.
     pub fn count_reads(&self, reader: &StreamReader) -> ReadCounter {
         let counters = self.streams.get(&reader.stream).cloned().unwrap_or_default();
         let (at, left) = (reader.start(), reader.bytes_total());
         ReadCounter { counters, at, left, has_ended: false }
     }
 
-    /// Records of a stream were replayed.
+    /// Counts replayed records of a stream.
     pub fn applied(&self, stream: StreamId, records: u64) {
         if let Some(counters) = self.streams.get(&stream) {
             counters.records.fetch_add(records, Ordering::Relaxed);
@@ -113,7 +114,7 @@ impl RecoveryProgress {
 
     fn by_stream(&self) -> Vec<StreamProgress> {
         let each = self.streams.iter().map(|(stream, counters)| {
-            // Before the total: that one may fall, but not below what will have been read.
+            // Loaded before the total: the total may fall, but not below the bytes finally read.
             let bytes_read = counters.read.load(Ordering::Relaxed);
             StreamProgress {
                 stream: stream.0,
@@ -126,8 +127,8 @@ impl RecoveryProgress {
         each.collect()
     }
 
-    /// The progress now, where these bytes and records of the log were replayed. `speed`: bytes per
-    /// second of an earlier replay, if one was measured.
+    /// Returns the present progress, with these replayed bytes and records of the log. `speed`:
+    /// bytes per second of an earlier replay, if measured.
     pub fn now(
         &self,
         (bytes, records): (u64, u64),
@@ -160,7 +161,7 @@ impl RecoveryProgress {
     }
 }
 
-/// The time left for `left` bytes if `done` took `spent`; `None` without a rate.
+/// Returns the time left for `left` bytes if `done` took `spent`; `None` without a rate.
 fn time_for(left: u64, done: u64, spent: f64) -> Option<f64> {
     (done > 0).then(|| left as f64 * spent / done as f64)
 }
@@ -187,19 +188,19 @@ fn log_estimate(progress: &Progress, spent: f64, speed: Option<u64>) -> Option<f
     }
 }
 
-/// Counts what one reader of a stream returns.
+/// Counts the bytes returned by one reader of a stream.
 #[derive(Debug)]
 pub(crate) struct ReadCounter {
     counters: Arc<Padded<StreamCounters>>,
     /// Everything below was counted.
     at: Lsn,
-    /// The part of the total that was not read.
+    /// The unread part of the total.
     left: u64,
     has_ended: bool,
 }
 
 impl ReadCounter {
-    /// The reader has returned all frames up to here.
+    /// Notes that the reader has returned all frames up to `end`.
     pub fn read_to(&mut self, end: Lsn) {
         let bytes = end.saturating_sub(self.at);
         let expected = bytes.min(self.left);
@@ -209,7 +210,7 @@ impl ReadCounter {
         self.counters.read.fetch_add(expected, Ordering::Relaxed);
     }
 
-    /// The reader has reached the end of the stream.
+    /// Notes that the reader has reached the end of the stream.
     pub fn ended(&mut self) {
         if !std::mem::replace(&mut self.has_ended, true) {
             self.counters.total.fetch_sub(self.left, Ordering::Relaxed);
@@ -218,11 +219,11 @@ impl ReadCounter {
     }
 }
 
-/// Records that a thread has replayed and not reported yet, by stream.
+/// Records replayed by a thread and not reported yet, by stream.
 #[derive(Debug, Default)]
 pub(crate) struct AppliedRecords {
     by_stream: Vec<(StreamId, u64)>,
-    /// Where the stream of the last one is.
+    /// The place of the last record's stream.
     last: usize,
 }
 
@@ -289,7 +290,7 @@ mod tests {
         assert_eq!(progress((0, 0), (0, 0)).share(), 0.0);
         assert_eq!(progress((40, 40), (20, 80)).share(), 0.5);
         assert_eq!(progress((40, 40), (80, 80)).share(), 1.0);
-        // What is counted twice at a boundary does not count as more than there is.
+        // Bytes counted twice at a boundary do not raise the share above 1.
         assert_eq!(progress((41, 40), (81, 80)).share(), 1.0);
     }
 
@@ -310,7 +311,7 @@ mod tests {
         let mut first = reader(50, 100);
         assert_eq!(progress.by_stream()[0].phase, "waiting");
         first.read_to(120);
-        // A chunk that begins below what was read is counted from there on.
+        // A chunk that begins below the position already read is counted from the position on.
         first.read_to(120);
         let one = &progress.by_stream()[0];
         assert_eq!((one.stream, one.bytes_read, one.bytes_total), (3, 70, 1_100));

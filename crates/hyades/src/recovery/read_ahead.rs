@@ -1,8 +1,8 @@
 //! Reads streams ahead of replay.
 //!
 //! Replay has one thread per processor, and there may be more devices than processors. If reads
-//! have to wait for the device, each stream is read by a thread of its own, which uses little
-//! processor time; so all devices work at once, however few processors there are.
+//! have to wait for the device, each stream is read by its own thread with little processor time;
+//! so all devices work at once, with any number of processors.
 
 use super::progress::{ReadCounter, RecoveryProgress};
 use super::report::StreamRead;
@@ -14,10 +14,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
-/// Number of chunks that are read before replay requests them.
+/// Number of chunks read before replay requests them.
 const AHEAD: usize = 4;
 
-/// One stream as replay reads it.
+/// A stream, as read by replay.
 pub(crate) struct LaneReader {
     /// The stream's id.
     pub stream: StreamId,
@@ -27,9 +27,9 @@ pub(crate) struct LaneReader {
     times: Arc<ReadTimes>,
 }
 
-/// What was read of a stream, and how long that took. Added to by the thread that reads and by
-/// those that request chunks, and read when the stream has been replayed: Relaxed, since what was
-/// read was handed over before.
+/// The bytes read of a stream, and the time taken. Added to by the reading thread and by the
+/// threads requesting chunks, and read after the replay of the stream: Relaxed, since the bytes
+/// read were handed over before.
 #[derive(Default)]
 pub(crate) struct ReadTimes {
     bytes: AtomicU64,
@@ -38,7 +38,7 @@ pub(crate) struct ReadTimes {
 }
 
 impl ReadTimes {
-    /// The totals, as of this stream.
+    /// Returns the totals, as the totals of `stream`.
     pub fn of(&self, stream: StreamId) -> StreamRead {
         let seconds = |ns: &AtomicU64| ns.load(Ordering::Relaxed) as f64 / 1e9;
         StreamRead {
@@ -50,7 +50,7 @@ impl ReadTimes {
     }
 }
 
-/// Calls `work`, and adds how long it took.
+/// Calls `work`, and adds its duration to `ns`.
 fn timed<T>(ns: &AtomicU64, work: impl FnOnce() -> T) -> T {
     let began = clock::monotonic_ns();
     let result = work();
@@ -61,14 +61,14 @@ fn timed<T>(ns: &AtomicU64, work: impl FnOnce() -> T) -> T {
 enum ChunkSource {
     /// Read on demand by the calling thread.
     Here(Box<StreamReader>),
-    /// Read by a thread of its own.
+    /// Read by a separate thread.
     ReadAhead(ReadAhead),
 }
 
 struct ReadAhead {
     /// `None` only during drop.
     chunks: Option<Receiver<Result<ReadChunk, Error>>>,
-    /// As `chunks`.
+    /// `None` only during drop.
     thread: Option<JoinHandle<()>>,
     mark: u64,
     valid_to: Lsn,
@@ -85,7 +85,7 @@ struct ReadChunk {
 }
 
 impl LaneReader {
-    /// Reads the stream ahead in a thread of its own, or on demand.
+    /// Reads the stream ahead in a separate thread, or on demand.
     pub fn new(reader: StreamReader, ahead: bool, progress: &RecoveryProgress) -> LaneReader {
         let (stream, start) = (reader.stream, reader.start());
         let (counter, times) = (progress.count_reads(&reader), Arc::<ReadTimes>::default());
@@ -103,12 +103,12 @@ impl LaneReader {
         LaneReader { stream, start, source, counter, times }
     }
 
-    /// Where the stream begins.
+    /// Returns the start of the stream.
     pub fn start(&self) -> Lsn {
         self.start
     }
 
-    /// The next chunk; `None` at the end of the valid bytes.
+    /// Returns the next chunk; `None` at the end of the valid bytes.
     pub fn next_chunk(&mut self) -> Result<Option<Chunk>, Error> {
         let source = &mut self.source;
         let chunk = timed(&self.times.wait_ns, || match source {
@@ -127,12 +127,12 @@ impl LaneReader {
         Ok(chunk)
     }
 
-    /// What was read of it so far, also for after it is consumed.
+    /// Returns the totals of the reads so far, also for use after the reader is consumed.
     pub fn times(&self) -> Arc<ReadTimes> {
         Arc::clone(&self.times)
     }
 
-    /// The watermark that the stream has stated, as of the last chunk returned.
+    /// Returns the watermark stated by the stream, as of the last chunk returned.
     pub fn mark(&self) -> u64 {
         match &self.source {
             ChunkSource::Here(reader) => reader.mark(),
@@ -140,7 +140,8 @@ impl LaneReader {
         }
     }
 
-    /// How far the stream is known to be valid, as of the last chunk returned.
+    /// Returns the position up to which the stream is known to be valid, as of the last chunk
+    /// returned.
     pub fn valid_to(&self) -> Lsn {
         match &self.source {
             ChunkSource::Here(reader) => reader.valid_to(),
@@ -148,7 +149,8 @@ impl LaneReader {
         }
     }
 
-    /// Where and how the stream ends. `None` if a read-ahead stream was not read to its end.
+    /// Returns the position and kind of the stream's end. `None` if a read-ahead stream was not
+    /// read to its end.
     pub fn end(&self) -> Option<ReaderEnd> {
         match &self.source {
             ChunkSource::Here(reader) => Some(reader.end()),
@@ -163,7 +165,7 @@ impl ReadAhead {
             return Ok(None);
         }
         let chunks = self.chunks.as_ref().expect("it is there until this is dropped");
-        // After an error, which was returned to the caller, nothing more arrives.
+        // After an error, returned to the caller, nothing more arrives.
         let nothing = |_| Error::Recovery("a log stream could not be read to its end".into());
         let read = chunks.recv().map_err(nothing)??;
         debug_assert!(read.mark >= self.mark, "the watermark of a stream never falls");
@@ -175,10 +177,10 @@ impl ReadAhead {
 
 impl Drop for ReadAhead {
     fn drop(&mut self) {
-        // The thread's next send fails, which ends the thread.
+        // The thread's next send fails and ends the thread.
         self.chunks = None;
         if let Some(thread) = self.thread.take() {
-            // Its panic was reported to the caller of `next_chunk` as an error.
+            // A panic of the thread was reported to the caller of `next_chunk` as an error.
             let _ = thread.join();
         }
     }

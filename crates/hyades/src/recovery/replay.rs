@@ -19,7 +19,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// What a record left behind.
+/// The garbage left behind by a record.
 pub(crate) struct DeferredGarbage {
     pub writer: Id,
     /// The epoch of the writer.
@@ -34,18 +34,18 @@ pub(crate) struct ReplayContext<S: Stamp> {
     pub held: HeldDeltas,
     pub counts: ReplayCounters,
     pub progress: RecoveryProgress,
-    /// The first error; all threads stop when there is one.
+    /// The first error; all threads stop after an error.
     pub failure: Mutex<Option<Error>>,
     pub failed: AtomicBool,
-    /// What records left behind; only where rows have several versions.
+    /// The garbage left behind by records; only where rows have several versions.
     pub later: Mutex<VecDeque<DeferredGarbage>>,
     /// Keys whose rows were absent when last applied: tombstones to remove at the end.
     pub absent: Mutex<Vec<(u32, KeyBytes)>>,
-    /// Outcomes of an incarnation's calls that were logged before they ran.
+    /// Outcomes of an incarnation's calls logged before they ran.
     pub outcomes: Mutex<ComparedOutcomes>,
 }
 
-/// Counters over all incarnations. Added to by every thread, most of them in batches, and read for
+/// Counters over all incarnations. Added to by every thread, mostly in batches, and read for
 /// progress: Relaxed throughout.
 #[derive(Default)]
 pub(crate) struct ReplayCounters {
@@ -54,21 +54,21 @@ pub(crate) struct ReplayCounters {
     pub bytes: AtomicU64,
     pub max_epoch: AtomicU64,
     pub max_row_id: AtomicU64,
-    /// The most bytes that older versions of rows have taken.
+    /// The most bytes taken by older versions of rows.
     pub version_bytes: AtomicU64,
-    /// The time in which one thread replayed alone because that was faster.
+    /// The time of replay by one thread alone, where faster than many threads.
     pub alone_ns: AtomicU64,
 }
 
 impl<S: Stamp> ReplayContext<S> {
-    /// The context of a recovery into `tables`, which are empty.
+    /// Creates the context of a recovery into the empty `tables`.
     pub fn new(
         tables: Arc<Vec<TableData<S>>>,
         catalogue: Arc<Catalogue>,
         row_ids: Arc<AtomicU64>,
         progress: RecoveryProgress,
     ) -> ReplayContext<S> {
-        // An epoch above all others, so that garbage can be removed at once during replay.
+        // The highest epoch, so garbage can be removed at once during replay.
         let epoch = Arc::new(Epoch::new(MAX_EPOCH));
         ReplayContext {
             engine: Engine::new(tables, Unstamped::<S>::default(), epoch, row_ids),
@@ -84,7 +84,7 @@ impl<S: Stamp> ReplayContext<S> {
         }
     }
 
-    /// A thread of the replay ends, which has added this to the tables.
+    /// Adds the usage of an ending replay thread to the tables.
     pub fn add_usage(&self, added: impl IntoIterator<Item = Usage>) {
         let tables = self.engine.tables.iter();
         tables.zip(added).for_each(|(table, added)| table.replayed.add_shared(added));

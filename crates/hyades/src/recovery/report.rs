@@ -10,7 +10,7 @@ pub struct Progress {
     pub phase: &'static str,
     /// Log bytes replayed so far.
     pub bytes_done: u64,
-    /// Log bytes to replay: of a stream whose end is not known yet, as much as its files can hold.
+    /// Log bytes to replay: for a stream without a known end, as much as its files can hold.
     pub bytes_total: u64,
     /// Bytes of the checkpoint's files loaded so far.
     pub image_bytes_done: u64,
@@ -29,7 +29,8 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// How much of the checkpoint and the log was loaded and replayed, by bytes: from 0 to 1.
+    /// Returns the loaded share of the checkpoint and the replayed share of the log together, by
+    /// bytes: from 0 to 1.
     pub fn share(&self) -> f64 {
         match self.image_bytes_total + self.bytes_total {
             0 => 0.0,
@@ -38,33 +39,32 @@ impl Progress {
     }
 }
 
-/// How far one stream of the log is recovered, over all incarnations.
+/// The progress of one stream of the log, over all incarnations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StreamProgress {
     /// The stream's id.
     pub stream: u32,
-    /// `waiting` until something of it is read, `reading`, then `read`.
+    /// `waiting` until something of the stream is read, `reading`, then `read`.
     pub phase: &'static str,
     /// Bytes handed to replay so far.
     pub bytes_read: u64,
-    /// Bytes to read. While the stream's end is not known, as much as its files can hold: once it
-    /// is read to its end, what was read.
+    /// Bytes to read. While the stream's end is unknown, as much as its files can hold; after
+    /// reading to the end, the bytes read.
     pub bytes_total: u64,
     /// Records of the stream that were replayed.
     pub records: u64,
 }
 
-/// What was recovered of one incarnation of the log.
+/// Report on the recovery of one incarnation of the log.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct IncarnationReport {
-    /// Its number, counted from 1.
+    /// The number, counted from 1.
     pub number: u32,
     /// Live transactions replayed.
     pub records: u64,
-    /// Records of transactions that depended on something that was lost; these were never
-    /// acknowledged.
+    /// Records of transactions with a lost dependency; these transactions were never acknowledged.
     pub dead: u64,
     /// Log bytes replayed.
     pub bytes: u64,
@@ -72,13 +72,13 @@ pub struct IncarnationReport {
     pub seconds: f64,
     /// Number of streams.
     pub streams: usize,
-    /// Number of replay threads: one where the order of the stream is the only one.
+    /// Number of replay threads: one if the order of the stream is the only order.
     pub threads: usize,
-    /// Its streams, and how long reading them took.
+    /// The streams, with the times of reading.
     pub reads: Vec<StreamRead>,
 }
 
-/// How long reading a log stream took.
+/// The time of reading a log stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct StreamRead {
@@ -86,17 +86,17 @@ pub struct StreamRead {
     pub stream: u32,
     /// Log bytes read.
     pub bytes: u64,
-    /// Seconds in which it was read from the device and its checksums were compared.
+    /// Seconds of reading from the device and of comparing checksums.
     pub read_seconds: f64,
-    /// Seconds, summed over the replay threads, in which these waited for that. It is as long as
-    /// `read_seconds` if they read themselves, and shorter if the stream was read ahead of replay.
-    /// All other time of theirs is for replay: decoding records, applying them, and waiting for
+    /// Seconds of waiting for the reads, summed over the replay threads: equal to `read_seconds` if
+    /// replay threads read themselves, and shorter if the stream was read ahead of replay. All
+    /// other time of these threads is for replay: decoding records, applying them, and waiting for
     /// each other.
     pub wait_seconds: f64,
 }
 
 impl StreamRead {
-    /// The sums over incarnations, by stream, in the order of their numbers.
+    /// Returns the sums over incarnations, by stream, in the order of stream numbers.
     pub fn by_stream(incarnations: &[IncarnationReport]) -> Vec<StreamRead> {
         let mut sums = BTreeMap::<u32, StreamRead>::new();
         for read in incarnations.iter().flat_map(|incarnation| &incarnation.reads) {
@@ -110,7 +110,7 @@ impl StreamRead {
     }
 }
 
-/// What opening a database found and did.
+/// Report on the opening of a database.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct RecoveryReport {
@@ -132,26 +132,27 @@ pub struct RecoveryReport {
     pub image_rows: u64,
     /// Bytes of the checkpoint's files.
     pub image_bytes: u64,
-    /// Seconds spent on replaying the log that the checkpoint does not cover; this is what
-    /// [`crate::Builder::max_recovery`] bounds.
+    /// Seconds spent on replaying the log not covered by the checkpoint: the time bounded by
+    /// [`crate::Builder::max_recovery`].
     pub replay_seconds: f64,
-    /// How long of that one thread replayed alone, because records mostly waited for each other.
+    /// The part of `replay_seconds` with one thread alone, because records mostly waited for each
+    /// other.
     pub one_thread_seconds: f64,
-    /// The most memory that older versions of rows have taken, in bytes, where commands were
-    /// replayed on several versions.
+    /// The most memory taken by older versions of rows, in bytes, where commands were replayed on
+    /// several versions.
     pub version_bytes: u64,
     /// By incarnation, oldest first.
     pub incarnations: Vec<IncarnationReport>,
-    /// What could not be read, if a damaged log was salvaged.
+    /// The unreadable parts of the log, if a damaged log was salvaged.
     pub losses: Vec<Loss>,
-    /// How the schema of an existing database was changed, in words: for example
+    /// The changes of the schema of an existing database, in words: for example
     /// `added column "note" to table "accounts"`.
     pub schema_changes: Vec<String>,
     /// Seconds spent on the checkpoint that puts the changes in force; 0 if none was needed.
     pub schema_seconds: f64,
 }
 
-/// What could not be read of a damaged log.
+/// An unreadable part of a damaged log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Loss {
@@ -165,13 +166,13 @@ pub enum Loss {
         stream: u32,
         /// Everything below this position is intact.
         valid_to: u64,
-        /// The stream was durable at least up to here; how much followed is unknown.
+        /// The stream was durable at least up to here; the length of the rest is unknown.
         durable_to: u64,
         /// The file, the offset, and the error.
         message: String,
     },
-    /// A whole incarnation was left out: an earlier one is damaged, and what this one depends on is
-    /// unknown.
+    /// A whole incarnation was left out: an earlier incarnation is damaged, and the dependencies of
+    /// the left-out incarnation are unknown.
     Incarnation(u32),
 }
 

@@ -1,4 +1,4 @@
-//! Reports the progress of a recovery while it goes on.
+//! Reports the progress of a recovery under way.
 
 use super::Recovery;
 use super::report::Progress;

@@ -1,4 +1,4 @@
-//! Runs records: the state that each thread of an ordered replay has for it.
+//! Runs records: the state of each thread of an ordered replay.
 
 use super::apply::{Applier, count};
 use super::command::CommandRunner;
@@ -22,12 +22,12 @@ pub(crate) struct RecordRunner {
     applier: Applier,
     commands: CommandRunner,
     prefetcher: Prefetcher,
-    /// Which row versions the current record sees, where rows have several.
+    /// The row versions seen by the current record, where rows have several.
     pub view: View,
     /// Whether rows have several versions, by TID.
     pub by_timestamp: bool,
-    /// Whether a record of the log is replayed after all that wrote its rows before, and before all
-    /// that access them later.
+    /// Whether a record of the log is replayed after all earlier writers of its rows, and before
+    /// all later accesses to the rows.
     pub in_order: bool,
     records: u64,
     applied: AppliedRecords,
@@ -36,7 +36,7 @@ pub(crate) struct RecordRunner {
 }
 
 impl RecordRunner {
-    /// For a database with this number of tables.
+    /// Creates a runner for a database with `tables` tables.
     pub fn new(tables: usize) -> Self {
         RecordRunner {
             applier: Applier::default(),
@@ -52,7 +52,8 @@ impl RecordRunner {
         }
     }
 
-    /// Runs a live record after everything that it must follow. `place` is its stream and start.
+    /// Runs a live record after all its required predecessors. `place` is the record's stream and
+    /// start.
     pub fn run<S: Stamp>(
         &mut self,
         replay: &ReplayContext<S>,
@@ -88,7 +89,7 @@ impl RecordRunner {
         Ok(())
     }
 
-    /// Removes the tombstones that no record to come may precede; see [`super::tombstones`]. The
+    /// Removes the tombstones that no remaining record may precede; see [`super::tombstones`]. The
     /// thread applies no record.
     pub fn remove_settled_tombstones<'p, S: Stamp>(
         &mut self,
@@ -102,14 +103,14 @@ impl RecordRunner {
         }
     }
 
-    /// Passes over a dead record. It has used its epoch nevertheless.
+    /// Passes over a dead record. The record has used its epoch nevertheless.
     pub fn skip_dead<S: Stamp>(&mut self, replay: &ReplayContext<S>, head: &RecordHead) {
         count(replay, head);
         self.dead += 1;
     }
 
-    /// Prefetches the rows of the record that begins at `at` of the stream, which is run next, and
-    /// of those behind it; see [`Prefetcher`].
+    /// Prefetches the rows of the next record to run, at `at` of the stream, and of the records
+    /// behind it; see [`Prefetcher`].
     #[inline]
     pub fn prefetch<S: Stamp>(
         &mut self,
@@ -130,7 +131,7 @@ impl RecordRunner {
         std::mem::take(&mut self.applier).finish(replay);
     }
 
-    /// Called when the thread found no work and had to wait.
+    /// Notes that the thread found no work and had to wait.
     pub fn waited(&mut self) {
         self.prefetcher.waited();
     }
@@ -147,7 +148,8 @@ impl RecordRunner {
     }
 }
 
-/// What a command reads as of. The versions of that time are there, unless the log is wrong.
+/// Returns the TID as of which a command reads. The versions of this time are present, unless the
+/// log is wrong.
 fn as_of<S: Stamp>(
     replay: &ReplayContext<S>,
     head: &RecordHead,

@@ -1,13 +1,13 @@
-//! Changes of the schema: a table's declaration is compared with the catalogue. What is accepted
-//! comes into force with the first checkpoint after it; until then the log holds records of the old
-//! schema alone.
+//! Changes of the schema: a table's declaration is compared with the catalogue. Accepted changes
+//! take effect with the first checkpoint afterwards; until then the log holds only records of the
+//! old schema.
 
 use crate::error::Error;
 use crate::storage::Stamp;
 use crate::storage::schema::{ColumnSpec, IndexSpec, Schema};
 use crate::storage::table::TableData;
 
-/// How a declaration differs from the table in the catalogue.
+/// The differences between a declaration and the table in the catalogue.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct TableChange {
     /// The changes in words.
@@ -17,13 +17,13 @@ pub(crate) struct TableChange {
     pub indexes: IndexChange,
 }
 
-/// The changes of a table's indexes that matter to replay: commands ran under the old ones.
+/// The changes of a table's indexes that matter to replay: commands ran under the old indexes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct IndexChange {
-    /// Positions of the unique indexes that are new. They may hold duplicates during replay.
+    /// Positions of the new unique indexes. These may hold duplicates during replay.
     new_unique: Vec<usize>,
-    /// The unique indexes that are dropped, with the positions of columns as declared. During
-    /// replay they are kept behind the declared ones.
+    /// The dropped unique indexes, with the positions of columns as declared. During replay,
+    /// dropped indexes are kept behind the declared indexes.
     dropped_unique: Vec<IndexSpec>,
 }
 
@@ -36,7 +36,7 @@ impl IndexChange {
 /// Compares a declaration with the table in the catalogue.
 ///
 /// # Errors
-/// [`Error::Mismatch`]: a difference that is not accepted; names the table and the column.
+/// [`Error::Mismatch`]: a difference not accepted; names the table and the column.
 pub(super) fn compare(stored: &Schema, declared: &Schema) -> Result<TableChange, Error> {
     let refused = |what: String| Err(Error::Mismatch(what));
     let (table, mut change) = (&declared.name, TableChange::default());
@@ -120,7 +120,8 @@ fn described(column: &ColumnSpec) -> String {
     format!("{:?}{}", column.kind, if column.nullable { " or null" } else { "" })
 }
 
-/// The schema under which the log is replayed: the declared one, with the old rules of uniqueness.
+/// The schema under which the log is replayed: the declared schema, with the old rules of
+/// uniqueness.
 pub(super) fn replay_schema(declared: &Schema, change: &IndexChange) -> Schema {
     let mut schema = declared.clone();
     for &at in &change.new_unique {
@@ -130,8 +131,8 @@ pub(super) fn replay_schema(declared: &Schema, change: &IndexChange) -> Schema {
     schema
 }
 
-/// Gives tables that were replayed their indexes as declared: the last step in memory. Each change
-/// is of the table at that position.
+/// Gives replayed tables their declared indexes: the last step in memory. Each change is for the
+/// table at the given position.
 ///
 /// # Errors
 /// [`Error::Mismatch`] if rows share a key of a new unique index.

@@ -1,4 +1,4 @@
-//! The catalogue as the manifest holds it: docs/format.md, "Catalogue".
+//! The catalogue in the form stored in the manifest: docs/format.md, "Catalogue".
 
 use crate::error::Error;
 use crate::storage::hash_index::HashSecret;
@@ -6,15 +6,16 @@ use crate::storage::schema::Schema;
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 
-/// The newest version of the catalogue that this program reads. Catalogues of the first version do
-/// not state theirs.
+/// The newest version of the catalogue that this program reads. Catalogues of the first version
+/// state no version.
 const VERSION: u32 = 2;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct StoredCatalogue {
     pub tables: Vec<StoredTable>,
     pub procedures: Vec<StoredProcedure>,
-    /// That of the hashes of keys. A program that does not know it ignores it, and loses it.
+    /// The secret of the hashes of keys. A program without knowledge of the secret ignores it, and
+    /// loses it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hash_secret: Option<HashSecret>,
     /// The number of the next new table.
@@ -35,14 +36,14 @@ pub(super) struct StoredProcedure {
     pub version: u32,
 }
 
-/// What the versions of the catalogue have in common.
+/// The common fields of all versions of the catalogue.
 #[derive(Deserialize)]
 struct Versioned {
     version: Option<u32>,
 }
 
-/// The second version: the next number does not follow from the tables. Its fields are not those of
-/// the first version, so programs that read only that one refuse it.
+/// The second version: the next number does not follow from the tables. The fields differ from the
+/// fields of the first version, so programs for only the first version refuse the second.
 #[derive(Serialize, Deserialize)]
 struct SecondVersion {
     version: u32,
@@ -51,7 +52,7 @@ struct SecondVersion {
 }
 
 impl StoredCatalogue {
-    /// Decodes a catalogue; an empty one is that of a new log.
+    /// Decodes a catalogue; the catalogue of a new log is empty.
     pub fn read(bytes: &[u8]) -> Result<StoredCatalogue, Error> {
         if bytes.is_empty() {
             return Ok(StoredCatalogue::default());
@@ -95,7 +96,7 @@ impl StoredCatalogue {
         }
     }
 
-    /// Encodes the catalogue for the manifest, in the first version that can hold it.
+    /// Encodes the catalogue for the manifest, in the lowest version able to hold the catalogue.
     pub fn to_bytes(&self) -> Vec<u8> {
         let bytes = if self.next_table == self.above_all_tables() {
             serde_json::to_vec(self)
@@ -110,7 +111,7 @@ impl StoredCatalogue {
         self.tables.iter().map(|table| table.id + 1).max().unwrap_or(0)
     }
 
-    /// Checks the invariants that the rest of the code relies on.
+    /// Checks the invariants required by the rest of the code.
     fn check(&self) -> Result<(), String> {
         let (mut ids, mut names) = (HashSet::new(), HashSet::new());
         for table in &self.tables {
@@ -130,7 +131,7 @@ impl StoredCatalogue {
         }
     }
 
-    /// Adds a table under a new number, which it returns.
+    /// Adds a table under a new number. Returns the number.
     ///
     /// # Errors
     /// All numbers have been used.
@@ -163,13 +164,13 @@ mod tests {
             stored.add_table(&schema(name)).unwrap();
         }
         for (dropped, second) in [(0, false), (1, true)] {
-            // The first of the tables, then the last of the rest.
+            // The first of the tables, then the last of the remaining tables.
             stored.tables.remove(dropped);
             let bytes = stored.to_bytes();
             assert_eq!(bytes.starts_with(b"{\"version\":2"), second);
             assert_eq!(StoredCatalogue::read(&bytes).unwrap(), stored);
         }
-        // What a program reads that knows the first version alone.
+        // The fields read by a program for only the first version.
         #[derive(Debug, Deserialize)]
         #[expect(dead_code, reason = "only its fields' names matter")]
         struct FirstVersion {
@@ -181,7 +182,7 @@ mod tests {
         assert_eq!(stored.add_table(&schema("d")).unwrap(), 3, "a number is not used again");
     }
 
-    /// A program that knows no secrets reads the catalogue, and one that does reads its own.
+    /// A program without secrets reads the catalogue, and a program with secrets reads its own.
     #[test]
     fn a_secret_is_kept_and_its_absence_is_allowed() {
         let mut stored = StoredCatalogue::default();

@@ -1,13 +1,13 @@
-//! The order in which a thread that looks for work tries the streams.
+//! The order in which a thread in search of work tries the streams.
 
 use smallvec::SmallVec;
 
-/// The streams (`lane` in the code) that have work, with what `progress` returns for them: lowest
-/// progress first, and among equal ones in turn from `first` on, so that threads that begin at
-/// different streams rarely try the same one. `progress` returns `None` if a stream has no work.
+/// Returns the streams (`lane` in the code) with work, and the result of `progress` for each:
+/// lowest progress first, and among equal streams in turn from `first` on, so threads beginning at
+/// different streams rarely try the same stream. `progress` returns `None` if a stream has no work.
 ///
-/// All threads prefer the stream that is furthest behind, because the records of the others may
-/// depend on its records.
+/// All threads prefer the stream that is furthest behind, because records of other streams may
+/// depend on the records of this stream.
 #[inline]
 pub(super) fn furthest_behind_first<K: Ord + Copy>(
     lanes: usize,
@@ -21,8 +21,8 @@ pub(super) fn furthest_behind_first<K: Ord + Copy>(
     order.into_iter()
 }
 
-/// Stable. There are few streams, and this is compiled for every stamp of rows: the sort of the
-/// standard library is far more code.
+/// Sorts stably. There are few streams, and the function is compiled for every stamp of rows: the
+/// sort of the standard library is far more code.
 fn insertion_sort<K: Ord>(order: &mut [(K, usize)]) {
     for end in 1..order.len() {
         for at in (1..=end).rev() {

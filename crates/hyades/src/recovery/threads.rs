@@ -6,10 +6,10 @@ use crate::storage::Stamp;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Runs `work` on this many threads, the calling one included, each with its own number. An error
-/// ends the replay on all threads. So does a panic, which indicates a defect: threads that wait for
-/// what the failed one was replaying would wait for ever. `ended` is called with a thread's number
-/// when its work has ended.
+/// Runs `work` on `threads` threads, including the calling thread, each with its own number. An
+/// error ends the replay on all threads. A panic, the sign of a defect, ends the replay as well:
+/// threads waiting for the failed thread's record would wait for ever. `ended` is called with a
+/// thread's number at the end of its work.
 pub(crate) fn run_on<S: Stamp>(
     replay: &ReplayContext<S>,
     threads: usize,
@@ -26,8 +26,8 @@ pub(crate) fn run_on<S: Stamp>(
     on_threads(threads, &run);
 }
 
-/// Calls `run` on this many threads, the calling one included, each with its own number. Compiled
-/// once, unlike its callers.
+/// Calls `run` on `threads` threads, including the calling thread, each with its own number.
+/// Compiled once, unlike its callers.
 fn on_threads(threads: usize, run: &(dyn Fn(usize) + Sync)) {
     std::thread::scope(|scope| {
         (1..threads).for_each(|number| drop(scope.spawn(move || run(number))));
@@ -35,7 +35,7 @@ fn on_threads(threads: usize, run: &(dyn Fn(usize) + Sync)) {
     });
 }
 
-/// Calls `work`, and `other` on a thread beside it. Compiled once, unlike its callers.
+/// Calls `work`, and `other` on a second thread. Compiled once, unlike its callers.
 pub(crate) fn beside(other: &(dyn Fn() + Sync), work: &mut dyn FnMut()) {
     std::thread::scope(|scope| {
         scope.spawn(other);

@@ -1,18 +1,18 @@
 //! Removal of tombstones while data records are replayed in any order.
 //!
-//! The tombstone of a deletion D stays while a record may come that wrote an earlier version of the
-//! row: without the tombstone such a record would bring the row back. Let W be such a record.
+//! The tombstone of a deletion D stays while a record with an earlier version of the row may
+//! follow: without the tombstone the record would bring the row back. Let W be such a record.
 //!
 //! **Rule.** In its stream, W stands before every record F whose epoch is later than D's. Reason:
-//! W's writer reserved W's place before it released the row. D's transaction locked the row after
-//! that, and read its epoch while it held the lock. F's transaction read its epoch after that epoch
-//! had begun, which is after D's epoch was read, and reserved F's place still later. So the
-//! tombstone can be removed once, in each stream, all records before some F have been applied, or
-//! are dead, or nothing of the stream is left. Where the number of a record is its version, numbers
-//! rise along each stream, and versions take the place of epochs.
+//! W's writer reserved W's place before releasing the row. D's transaction locked the row after the
+//! release, and read D's epoch while holding the lock. F's transaction read F's epoch after the
+//! beginning of F's epoch, thus after the read of D's epoch, and reserved F's place still later. So
+//! the tombstone can be removed once, in each stream, all records before some F have been applied
+//! or are dead, or nothing of the stream is left. Where the number of a record is its version,
+//! numbers rise along each stream, and versions take the place of epochs.
 //!
-//! A transaction whose timestamp is drawn when it begins does not read its epoch under the lock.
-//! Where that is so, and where a record may be undone at the end, tombstones stay until the end.
+//! A transaction with a timestamp drawn at its start does not read its epoch under the lock. With
+//! such transactions, and where a record may be undone at the end, tombstones stay until the end.
 
 use super::replay::ReplayContext;
 use crate::concurrency::replaying::RowLock;
@@ -30,12 +30,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Tombstones are looked at when there are at least this many more than twice what the last look
-/// left.
+/// Tombstones are checked when their number reaches twice the number left by the last check plus
+/// this.
 const SLACK: usize = 16;
 
-/// A thread with more tombstones than this waits for threads whose chunks hold them up, this often
-/// at most for each of its own chunks: a chunk may also wait for what this thread reads next.
+/// A thread with more tombstones than this waits for the threads whose chunks hold the tombstones
+/// up, at most this often for each of its own chunks: a chunk may also wait for the next reads of
+/// the waiting thread.
 const MANY: usize = 8_192;
 const WAITS: u32 = 50;
 const WAIT: Duration = Duration::from_micros(200);
@@ -47,7 +48,7 @@ pub(crate) struct Tombstone {
     pub tid: Tid,
 }
 
-/// What tells that no earlier version of a row is to come.
+/// The order that shows when no earlier version of a row can follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
     Epochs,
@@ -55,7 +56,8 @@ pub(crate) enum Order {
 }
 
 impl Order {
-    /// Whether a record of version `later` stands behind all that wrote the row before `deleted`.
+    /// Whether a record of version `later` stands behind all records that wrote the row before
+    /// `deleted`.
     fn is_behind(self, deleted: Tid, later: Tid) -> bool {
         match self {
             Order::Epochs => deleted.epoch() < later.epoch(),
@@ -64,31 +66,31 @@ impl Order {
     }
 }
 
-/// How far the chunks of a stream have been replayed. They are handed out in the stream's order,
-/// and completed in any.
+/// How far the chunks of a stream have been replayed. Chunks are handed out in the stream's order,
+/// and completed in any order.
 #[derive(Default)]
 pub(crate) struct ReplayedChunks(Mutex<Chunks>);
 
 #[derive(Default)]
 struct Chunks {
     handed_out: u64,
-    /// All chunks below this one are completed.
+    /// All chunks below this number are completed.
     completed: u64,
-    /// Completed ones above it, with their highest versions.
+    /// Completed chunks above `completed`, with their highest versions.
     ahead: BTreeMap<u64, Tid>,
     /// The highest version in the chunks below `completed`.
     passed: Tid,
-    /// The version of the next record that will be handed out.
+    /// The version of the next record to be handed out.
     next: Tid,
 }
 
-/// A chunk that is being replayed. Completed when all clones are dropped: records that cannot be
-/// judged yet keep one.
+/// A chunk being replayed. Completed when all clones are dropped: each record not judged yet keeps
+/// a clone.
 pub(crate) struct OpenChunk {
     stream: Arc<ReplayedChunks>,
     number: u64,
-    /// The highest version seen in it. Raised by the thread that decodes it; Relaxed: read when the
-    /// last clone is dropped.
+    /// The highest version seen in the chunk. Raised by the thread decoding the chunk; Relaxed:
+    /// read when the last clone is dropped.
     highest: AtomicU64,
 }
 
@@ -118,7 +120,7 @@ impl ReplayedChunks {
         self.0.lock().unpoisoned()
     }
 
-    /// The next chunk of the stream is handed out.
+    /// Hands out the next chunk of the stream.
     pub fn hand_out(self: &Arc<Self>) -> Arc<OpenChunk> {
         let mut chunks = self.chunks();
         let number = chunks.handed_out;
@@ -126,13 +128,13 @@ impl ReplayedChunks {
         Arc::new(OpenChunk { stream: Arc::clone(self), number, highest: AtomicU64::new(0) })
     }
 
-    /// Sets the version of the next record that will be handed out; [`Tid::ABOVE_ALL`] if none will
-    /// be.
+    /// Sets the version of the next record to be handed out; [`Tid::ABOVE_ALL`] if there is no
+    /// further record.
     pub fn set_next(&self, next: Tid) {
         self.chunks().next = next;
     }
 
-    /// A version that a record of the stream has before which all are applied or dead.
+    /// Returns the version of a record of the stream; all records before it are applied or dead.
     fn settled(&self) -> Tid {
         let chunks = self.chunks();
         match chunks.completed == chunks.handed_out {
@@ -146,7 +148,7 @@ impl ReplayedChunks {
 #[derive(Default)]
 pub(crate) struct Tombstones {
     waiting: Vec<Tombstone>,
-    /// How many were left by the last look.
+    /// Number of tombstones left by the last check.
     left: usize,
 }
 
@@ -155,8 +157,9 @@ impl Tombstones {
         self.waiting.push(tombstone);
     }
 
-    /// Removes those that no record to come may precede, if there are enough. The thread applies no
-    /// record. It `waits` for other threads if it keeps no record that cannot be judged yet.
+    /// Removes tombstones that no remaining record may precede, if there are enough. The thread
+    /// applies no record. The thread `waits` for other threads if it keeps no record not judged
+    /// yet.
     pub fn remove_settled<'p, S: Stamp>(
         &mut self,
         replay: &ReplayContext<S>,
@@ -187,13 +190,14 @@ impl Tombstones {
         self.left = self.waiting.len();
     }
 
-    /// Removes them at once, where every record of the rows before the deletions has been applied,
-    /// and none after them has begun. What cannot be removed stays.
+    /// Removes tombstones at once, where every record of the rows before the deletions has been
+    /// applied, and no record after the deletions has begun. Tombstones that cannot be removed
+    /// stay.
     pub fn remove_all<S: Stamp>(&mut self, replay: &ReplayContext<S>, guard: &Guard) {
         self.waiting.retain(|tombstone| !remove(replay, tombstone, guard));
     }
 
-    /// Passes what is left to the end of the replay.
+    /// Passes the remaining tombstones to the end of the replay.
     pub fn hand_over<S: Stamp>(self, replay: &ReplayContext<S>) {
         let left = self.waiting.into_iter().map(|tombstone| (tombstone.table, tombstone.key));
         replay.absent.lock().unpoisoned().extend(left);
@@ -204,14 +208,14 @@ impl Tombstones {
     }
 }
 
-/// Removes the row object of a tombstone. Returns whether nothing of it is left to do.
+/// Removes the row object of a tombstone. Returns whether the tombstone is done.
 fn remove<S: Stamp>(replay: &ReplayContext<S>, tombstone: &Tombstone, guard: &Guard) -> bool {
     let table = &replay.engine.tables[tombstone.table as usize];
     let Lookup::Found(record) = table.find(&tombstone.key, guard) else { return true };
-    // Another thread may be removing it, for another tombstone of the key.
+    // Another thread may be removing the row object, for another tombstone of the key.
     let Some(mut lock) = RowLock::take(record) else { return true };
     if lock.version & word::ABSENT == 0 || word::tid(lock.version) != tombstone.tid {
-        // It was inserted again; a later deletion has a tombstone of its own.
+        // The row was inserted again; a later deletion has a tombstone of its own.
         return true;
     }
     if record.entries.load(Ordering::Acquire) > 0

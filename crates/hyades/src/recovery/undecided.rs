@@ -1,14 +1,14 @@
-//! Records for which it is not yet known whether they are live.
+//! Records not yet known as live or dead.
 //!
-//! Each is parked under one slot of the frontier that it lacks, by position, and is checked again
-//! once the slot reaches that position: however many there are, a slot that does not advance costs
-//! one check of its lowest position.
+//! Each record is parked under one slot of the frontier, by its missing position in the slot, and
+//! is checked again once the slot reaches the position: for any number of records, a slot that does
+//! not advance costs one check of its lowest position.
 
 use hyades_wal::Lane;
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-/// A parked record, with the position that it lacks.
+/// A parked record, with its missing position.
 struct UndecidedRecord<T> {
     position: u64,
     record: T,
@@ -47,15 +47,15 @@ impl<T> Undecided<T> {
         self.lanes.iter().all(BinaryHeap::is_empty)
     }
 
-    /// Adds a record that lacks a position of a slot.
+    /// Adds a record with a missing position of a slot.
     pub fn park(&mut self, (lane, position): (Lane, u64), record: T) {
         let at = lane.index();
         debug_assert!(at < self.lanes.len(), "a record lacks a position of a known slot");
         self.lanes[at].push(UndecidedRecord { position, record });
     }
 
-    /// Takes out a record that lacks nothing any more. `frontier` returns the value of a slot, and
-    /// `missing` what a record lacks.
+    /// Takes out a record without missing positions. `frontier` returns the value of a slot, and
+    /// `missing` the first missing position of a record.
     pub fn decided(
         &mut self,
         frontier: impl Fn(Lane) -> u64,
@@ -78,7 +78,7 @@ impl<T> Undecided<T> {
         None
     }
 
-    /// All records that are left.
+    /// Returns all remaining records.
     pub fn into_rest(self) -> impl Iterator<Item = T> {
         self.lanes.into_iter().flatten().map(|parked| parked.record)
     }
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
     use std::cell::Cell;
 
-    /// As many records as there are chunks lack what two slots reach only at the end; others are
+    /// A record for each chunk lacks positions that two slots reach only at the end; the rest are
     /// decided in between.
     #[test]
     fn a_slot_that_does_not_advance_costs_no_checks() {
@@ -103,7 +103,7 @@ mod tests {
         let mut undecided = Undecided::new(3);
         let mut decided = Vec::new();
         for chunk in 1..=CHUNKS {
-            // One that the next chunk decides, and one that two slots have to decide, in any order.
+            // A record decided by the next chunk, and a record decided by two slots, in any order.
             for record in [[chunk + 1, 0, 0], [0, chunk * 7 % CHUNKS + 1, chunk]] {
                 undecided.park(missing(&record).unwrap(), record);
             }
@@ -122,7 +122,7 @@ mod tests {
         let rest: Vec<_> = undecided.into_rest().collect();
         assert_eq!(rest.len(), 2);
         assert!(rest.iter().all(|needs| needs[0] > CHUNKS || needs[2] == CHUNKS));
-        // One check when it was parked, and one for each slot that it lacked.
+        // A check when the record was parked, and a check for each slot that it lacked.
         assert!(checks.get() <= 5 * CHUNKS, "{} checks", checks.get());
     }
 }

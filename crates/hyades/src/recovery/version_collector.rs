@@ -1,12 +1,13 @@
-//! When a replay with row versions may drop old ones (Taurus 2016, section 5.3).
+//! When a replay with row versions may drop old versions (Taurus 2016, section 5.3).
 //!
-//! Every record behind an anchor in its stream sees what the anchor covers
+//! Every record behind an anchor in its stream sees all records covered by the anchor
 //! ([`crate::logging::versions`]), so anchors are the sync records. The *common view* is the
-//! minimum, over all streams, of the last anchor that replay has passed: every record still to be
-//! replayed sees what it covers, and what was written in epochs before the least that replay has
-//! reached in all streams. Older versions below it are dropped, and with them what they held
-//! up: tombstones, and index entries of earlier states of rows. These are removed while no record
-//! is being replayed, since a command may be about to insert the same key again.
+//! minimum, over all streams, of the last anchor passed by replay: every record still to be
+//! replayed sees all records covered by the view, and all writes of epochs before the least epoch
+//! reached by replay over all streams. Older versions below the view are dropped, and with them the
+//! items held up by them: tombstones, and index entries of earlier states of rows. These items are
+//! removed while no record is being replayed, since a command may be about to insert the same key
+//! again.
 
 use super::graph::Graph;
 use super::replay::{DeferredGarbage, ReplayContext};
@@ -24,26 +25,26 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, RwLock, RwLockReadGuard};
 
-/// Versions are dropped when there are this many more than twice the number that the last pass
-/// left, or this many bytes more than one and a half times its bytes. Debug builds drop them early,
-/// since tests have few.
+/// A pass drops versions when their number reaches twice the number left by the last pass plus
+/// `number`, or their bytes reach one and a half times the bytes left plus `bytes`. Debug builds
+/// drop versions early, since tests have few.
 const SLACK: KeptVersions =
     KeptVersions { number: if cfg!(debug_assertions) { 16 } else { 4096 }, bytes: 8 << 20 };
 
 /// How far the replay of one stream has passed its anchors, and its epochs.
 struct Anchors {
-    /// Anchors that replay has not passed, with their positions, oldest first.
+    /// Anchors not yet passed by replay, with their positions, oldest first.
     ahead: VecDeque<(Lsn, Vec<Lsn>)>,
-    /// The last anchor that replay has passed.
+    /// The last anchor passed by replay.
     passed: Vec<Lsn>,
-    /// Starts and epochs of records whose epoch is later than all before them, oldest first. Not
+    /// Starts and epochs of records with a later epoch than all records before, oldest first. Not
     /// all records before them have settled.
     epochs: VecDeque<(Lsn, EpochNumber)>,
-    /// The latest epoch of the records that were read.
+    /// The latest epoch of the records read.
     read: EpochNumber,
     /// The latest epoch of a record before which all records have settled.
     reached: EpochNumber,
-    /// Where the stream ends, once it was read to its end.
+    /// The end of the stream, once read to the end.
     end: Option<Lsn>,
 }
 
@@ -51,18 +52,18 @@ pub(crate) struct VersionCollector {
     lanes: Vec<Mutex<Anchors>>,
     /// Held shared while a record is replayed, and exclusively while garbage is removed.
     replaying: RwLock<()>,
-    /// Held by the thread that collects, which is about to take `replaying` exclusively.
+    /// Held by the collecting thread, about to take `replaying` exclusively.
     collecting: Mutex<()>,
-    /// Number of versions, or bytes of their rows, from which on dropping some is attempted.
-    /// Relaxed: hints.
+    /// Number of versions, or bytes of their rows, at or above which a pass is attempted. Relaxed:
+    /// hints.
     collect_at: AtomicUsize,
     collect_at_bytes: AtomicUsize,
 }
 
-/// The keys in an index that the older versions of a row have, by the row's address and the index.
+/// The keys of the older versions of a row in an index, by the row's address and the index.
 type KeysOfRows = HashMap<(usize, usize), HashSet<Vec<u8>>>;
 
-/// The keys of older versions, as they are asked for. No record is being replayed.
+/// The keys of older versions, collected on demand. No record is being replayed.
 struct KeptKeys<'v> {
     versions: &'v Versions,
     of_rows: KeysOfRows,
@@ -111,7 +112,7 @@ impl VersionCollector {
         }
     }
 
-    /// While the guard is held, no garbage is removed.
+    /// Prevents the removal of garbage while the guard is held.
     pub fn replaying(&self) -> RwLockReadGuard<'_, ()> {
         self.replaying.read().unpoisoned()
     }
@@ -129,7 +130,7 @@ impl VersionCollector {
         }
     }
 
-    /// The record that begins at `start` was read.
+    /// Notes that the record with start `start` was read.
     pub fn read(&self, lane: usize, start: Lsn, epoch: EpochNumber) {
         let mut lane = self.lanes[lane].lock().unpoisoned();
         if epoch > lane.read {
@@ -138,7 +139,7 @@ impl VersionCollector {
         }
     }
 
-    /// The stream was read to its end.
+    /// Notes the end of a stream that was read to its end.
     pub fn end(&self, lane: usize, at: Lsn) {
         let before = self.lanes[lane].lock().unpoisoned().end.replace(at);
         debug_assert_eq!(before, None, "a stream ends once");
@@ -166,8 +167,8 @@ impl VersionCollector {
         common
     }
 
-    /// Drops old versions and what they held up, if there are enough. The caller must not be
-    /// replaying a record.
+    /// Drops old versions and the items held up by them, if there are enough. The caller must not
+    /// be replaying a record.
     pub fn collect<S: Stamp, T>(&self, replay: &ReplayContext<S>, graph: &Graph<T>) {
         let versions = &replay.engine.protocol.versions;
         let kept = versions.kept();
@@ -195,7 +196,8 @@ impl VersionCollector {
             !garbage.is_empty()
         });
         drop(later);
-        // The next pass waits for a share of what is left: each version is checked a few times.
+        // The next pass waits for a share of the versions left: each version is checked a few
+        // times.
         let left = versions.kept();
         self.collect_at.store(2 * left.number + SLACK.number, Ordering::Relaxed);
         self.collect_at_bytes.store(left.bytes + left.bytes / 2 + SLACK.bytes, Ordering::Relaxed);

@@ -1,29 +1,30 @@
-//! Ordered replay by stream prefixes (a vector's component means that all of a stream up to there
-//! must be resolved; Taurus, section 3.3, with algorithms 3 and 4 replaced).
+//! Ordered replay by stream prefixes (a vector's component means: all of a stream up to the
+//! position must be resolved; Taurus, section 3.3, with algorithms 3 and 4 replaced).
 //!
-//! Each stream (`lane` in the code) has a watermark: everything below it is replayed, dead, or not
-//! a record. A thread takes a stream and runs its records in order. A record whose vector the
-//! watermarks do not cover yet is *parked* in the stream's window. While one waits there, up to a
-//! few records behind it are parked as well, runnable or not: they are work for threads whose own
-//! stream is blocked. Any thread takes from any window the first record that lacks nothing. And
-//! while some thread finds no work in any stream, runners park a few records that they could have
-//! run themselves, and continue behind them: one stream can hold most of a log's work for a while,
-//! or all of it, if the log had a single stream, or only one of its writers had a processor.
+//! Each stream (`lane` in the code) has a watermark: everything below the watermark is replayed,
+//! dead, or not a record. A thread takes a stream and runs its records in order. A record whose
+//! vector the watermarks do not cover yet is *parked* in the stream's window. While a record waits
+//! there, up to a few records behind it are parked as well, runnable or not, as work for threads
+//! whose own stream is blocked. Any thread takes from any window the first record that lacks
+//! nothing. And while some thread finds no work in any stream, runners park a few records that the
+//! runners could run themselves, and continue behind these: one stream can hold most of a log's
+//! work for a while, or all of the work, if the log had a single stream, or only one writer of the
+//! log had a processor.
 //!
-//! Windows are small on purpose. Vectors name prefixes of streams, so a record that waits holds up
-//! all records that follow anything behind it, and far ahead of it hardly any record could run. In
-//! a simulation on the vectors of a log of TPC-C's Payment and New-Order, two threads could use 81
+//! Windows are small on purpose. Vectors name prefixes of streams, so a waiting record holds up all
+//! records that depend on anything behind it, and far ahead of it hardly any record could run. In a
+//! simulation on the vectors of a log of TPC-C's Payment and New-Order, two threads could use 81
 //! percent of their time in strict stream order, 96 with windows of four or eight records, and 97
 //! with unbounded ones.
 //!
-//! Invariant: a watermark never passes a record that is not resolved. A record is live iff the ends
-//! of all streams cover its vector; if the watermarks cover it, it is live. A record that needs a
-//! position beyond the end of a stream is dead, and resolved.
+//! Invariant: a watermark never passes an unresolved record. A record is live iff the ends of all
+//! streams cover its vector; if the watermarks cover the vector, the record is live. A record that
+//! needs a position beyond the end of a stream is dead, and resolved.
 //!
-//! Progress: among the unresolved records, consider the one whose frame was reserved first.
-//! Everything it depends on, and everything before it in its stream, was reserved earlier, hence is
-//! resolved: it can run. So neither a bound on parked records nor running streams strictly in order
-//! can block.
+//! Progress: among the unresolved records, consider the record with the earliest frame reservation.
+//! All dependencies of the record, and everything before it in its stream, were reserved earlier,
+//! hence are resolved: the record can run. So neither a bound on parked records nor running streams
+//! strictly in order can block.
 
 mod floors;
 mod lane;
@@ -52,19 +53,20 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 use watermarks::{Seen, Watermarks};
 
-/// Records that a thread runs in a stream before it checks others.
+/// Records that a thread runs in a stream before checking other streams.
 const QUANTUM: usize = 64;
 
-/// Records after which a stream's runner publishes its position. Other threads read it rarely,
-/// since they cache what they saw, see [`Seen`]: a cache line written and read with every record
-/// would cost more than short records do. A waiter registers its position, and is notified at once.
+/// Records after which a stream's runner publishes its position. Other threads read the position
+/// rarely, since each thread caches the positions, see [`Seen`]: a cache line written and read with
+/// every record would cost more than short records do. A waiter registers the awaited position, and
+/// is notified at once.
 const PUBLISH_EVERY: usize = 8;
 
-/// A stream is read no further while this many of its records wait. With more than half as many,
-/// its runner runs parked records rather than read on.
+/// A stream is read no further while this many of its records wait. With more than half of this
+/// number waiting, the runner runs parked records rather than read on.
 const LOOKAHEAD: usize = 8;
 
-/// A record that could run is parked for idle threads only if fewer than this many wait.
+/// A runnable record is parked for idle threads only if fewer records than this wait.
 const OFFERED: usize = LOOKAHEAD / 2;
 
 /// Memory kept for the body of each parked record, in bytes.
@@ -84,7 +86,7 @@ struct Wavefront<'r, S: Stamp> {
     floors: Option<Floors>,
 }
 
-/// What is kept of a parked record.
+/// The kept content of a parked record.
 #[derive(Default)]
 struct BufferedRecord {
     head: RecordHead,
@@ -111,13 +113,13 @@ impl BufferedRecord {
 struct ThreadState {
     number: usize,
     runner: RecordRunner,
-    /// The watermarks as the thread last saw them.
+    /// The watermarks last seen by the thread.
     seen: Seen,
-    /// The parked record that it runs.
+    /// The parked record that the thread runs.
     parked: BufferedRecord,
-    /// [`Watermarks::event_count`] before its last unsuccessful round.
+    /// [`Watermarks::event_count`] before the last unsuccessful round.
     events_at_last_idle: u64,
-    /// Whether it is counted in [`Wavefront::idle_threads`].
+    /// Whether the thread is counted in [`Wavefront::idle_threads`].
     is_idle: bool,
 }
 
@@ -158,7 +160,7 @@ impl Sleepers {
     }
 }
 
-/// Replays one incarnation. Returns where its streams end.
+/// Replays one incarnation. Returns the ends of its streams.
 pub(crate) fn replay<S: Stamp>(
     replay: &ReplayContext<S>,
     readers: Vec<LaneReader>,
@@ -168,7 +170,7 @@ pub(crate) fn replay<S: Stamp>(
     let sleepers = Arc::<Sleepers>::default();
     let waiters = Arc::clone(&sleepers);
     let starts = readers.iter().map(LaneReader::start);
-    // One thread gains nothing from looking ahead: it runs every stream in order.
+    // One thread gains nothing from looking ahead: a single thread runs every stream in order.
     let lookahead = if threads == 1 || !shape.has_vectors() { 0 } else { LOOKAHEAD };
     let watermarks = Watermarks::new(starts, Box::new(move || waiters.wake()));
     let lanes: Vec<ReplayStream> =
@@ -220,7 +222,7 @@ impl<S: Stamp> OrderedReplay<S> for Wavefront<'_, S> {
         &mut thread.runner
     }
 
-    /// Runs a stretch of the stream that is furthest behind of those without a runner, or a parked
+    /// Runs a stretch of the stream furthest behind among the streams without a runner, or a parked
     /// record.
     fn step(&self, thread: &mut ThreadState, thorough: bool) -> Result<bool, Error> {
         let Some(floors) = &self.floors else { return self.run_some(thread, thorough) };
@@ -254,7 +256,7 @@ impl<S: Stamp> OrderedReplay<S> for Wavefront<'_, S> {
     }
 
     fn pause(idle_rounds: u32) {
-        // In the last few rounds before it sleeps, it yields its processor.
+        // In the last few rounds before sleeping, the thread yields its processor.
         if idle_rounds < Self::SPINS - 8 {
             std::hint::spin_loop();
         } else {
@@ -281,7 +283,7 @@ impl<S: Stamp> Wavefront<'_, S> {
         let progress = |at: usize| {
             let has_work = self.watermarks.waiting(at) > 0 || !self.watermarks.is_finished(at);
             let lane = &self.lanes[at];
-            // Streams that another thread runs come last: they may have parked records.
+            // Streams run by another thread come last: their windows may have parked records.
             has_work.then(|| (lane.is_busy(), lane.progress()))
         };
         for (_, at) in furthest_behind_first(self.lanes.len(), thread.number, progress) {
@@ -301,7 +303,7 @@ impl<S: Stamp> Wavefront<'_, S> {
         Ok(false)
     }
 
-    /// Runs up to a quantum of a stream's records. Returns false if it could not advance.
+    /// Runs up to a quantum of a stream's records. Returns false if the stream could not advance.
     fn run_lane(
         &self,
         at: usize,
@@ -357,8 +359,8 @@ impl<S: Stamp> Wavefront<'_, S> {
         Ok(cursor.at != began)
     }
 
-    /// Runs the record that begins at `start`, where the stream's runner is, skips it if it is
-    /// dead, or else parks it. Returns false if there is no room for it.
+    /// Runs the record that begins at `start`, where the stream's runner is, skips the record if
+    /// dead, or else parks the record. Returns false if the window has no room.
     #[inline]
     fn run_or_park(
         &self,
@@ -399,8 +401,8 @@ impl<S: Stamp> Wavefront<'_, S> {
         Ok(true)
     }
 
-    /// While many of a stream's records wait, runs parked records of this stream or of others.
-    /// Returns false if too many are left to read on.
+    /// While many of a stream's records wait, runs parked records of this stream or of other
+    /// streams. Returns false if too many parked records are left to read on.
     #[inline]
     fn run_waiting(&self, at: usize, thread: &mut ThreadState) -> Result<bool, Error> {
         let enough = self.lookahead / 2;
@@ -413,7 +415,7 @@ impl<S: Stamp> Wavefront<'_, S> {
         Ok(self.watermarks.waiting(at) < self.lookahead)
     }
 
-    /// Runs a parked record of another stream. Returns false if there is none.
+    /// Runs a parked record of another stream. Returns false if there are no such records.
     fn run_elsewhere(&self, at: usize, thread: &mut ThreadState) -> Result<bool, Error> {
         for other in (0..self.lanes.len()).filter(|&other| other != at) {
             if self.run_parked(other, 1, thread)? {
@@ -423,8 +425,8 @@ impl<S: Stamp> Wavefront<'_, S> {
         Ok(false)
     }
 
-    /// Runs up to `most` of a stream's parked records that lack nothing any more. Returns false if
-    /// there are none.
+    /// Runs up to `most` of a stream's parked records without missing positions. Returns false if
+    /// there is no such record.
     fn run_parked(&self, at: usize, most: usize, thread: &mut ThreadState) -> Result<bool, Error> {
         let ThreadState { runner, seen, parked, .. } = thread;
         if !self.watermarks.may_take(at, seen) {

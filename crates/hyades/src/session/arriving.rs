@@ -1,5 +1,5 @@
-//! Calls that are logged before they run, on arrival: by the session that is called, or that posts
-//! them; and how they run once their turn has come.
+//! Calls that are logged before execution, on arrival: by the called or the posting session; and
+//! the execution of calls once their turn has come.
 
 use super::EngineSession;
 use super::ordering::{begin_call, unmet};
@@ -32,16 +32,16 @@ use std::time::Duration;
 /// How a call enters the queues of its partitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Entering {
-    /// It is run by what finds its turn come.
+    /// The thread that finds the turn come runs the call.
     Posted,
-    /// Its caller waits for its turn.
+    /// The caller waits for the turn.
     Called,
-    /// Its caller cannot wait: only if all queues are empty.
+    /// The caller cannot wait: the call enters only if all queues are empty.
     IfFree,
 }
 
 impl Entering {
-    /// Enters the queues of `set`; false if that is not possible.
+    /// Enters the queues of `set`; false if not possible.
     fn enter<L>(self, turns: &TurnQueues<L>, seat: u32, set: u64) -> bool {
         match self {
             Entering::Posted => turns.line_up_posted(seat, set),
@@ -53,9 +53,9 @@ impl Entering {
 }
 
 impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
-    /// Logs a call and lines it up, with a seat of its own if it is posted. From then on a cut
-    /// waits until it has run. `None` if it would have to wait and must not: nothing is logged
-    /// then.
+    /// Logs a call and lines the call up, with its own seat if posted. From then on a cut waits
+    /// until the call has run. `None` if the call would have to wait and must not: nothing is
+    /// logged then.
     fn arrive(
         &mut self,
         call: Call<'_>,
@@ -67,7 +67,7 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
         let (seat, slot) = posted.unwrap_or_else(|| (C::seat(&self.own), &self.slot));
         let partitions = self.shared.partitions();
         let turns = &partitions.turns;
-        // One that accesses nothing, or replicated rows alone, holds some partition all the same.
+        // A call that accesses nothing, or replicated rows alone, still holds some partition.
         let slots = if call.slots == 0 { 1 } else { call.slots };
         let (call, set) = (Call { slots, ..call }, partitions.of_slots(slots));
         let draws = |drawn| call.draws.contains(drawn);
@@ -96,7 +96,7 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
             command: Some(call),
             has_read: true,
             states_epoch: tid.epoch() != stated_epoch,
-            // Of what has not run there is no checksum.
+            // There is no checksum of a call that has not run.
             whole_rows: true,
             epoch: &engine.epoch,
             tables: &engine.tables,
@@ -126,7 +126,7 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
         Some(Arrived { seat, slot, set, slots, procedure, place, determinism, row_ids, needs })
     }
 
-    /// Logs a call with the seat of a posted one.
+    /// Logs a call with the seat of a posted call.
     pub(super) fn arrive_posted(
         &mut self,
         call: Call<'_>,
@@ -139,7 +139,7 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
         Ok(arrived.expect("a posted call waits for its turn"))
     }
 
-    /// Logs a call, waits for its turn, and runs it.
+    /// Logs a call, waits for the turn, and runs the call.
     pub(super) fn call_logged_first(
         &mut self,
         mut call: Call<'_>,
@@ -190,7 +190,7 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
         Err(Error::Starved { attempts, seconds: starved_for.as_secs_f64() })
     }
 
-    /// Runs a posted call whose turn has come.
+    /// Runs a posted call once its turn has come.
     pub(super) fn run_posted_call(
         &mut self,
         arrived: &mut Arrived,
@@ -201,8 +201,8 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
         self.run_in_turn(arrived, body, answer)
     }
 
-    /// Runs a call that has its turn, and ends that. It meets a conflict only with the removal of
-    /// garbage: then it runs again, and keeps its turn.
+    /// Runs a call in its turn, and ends the turn. The call meets a conflict only with the removal
+    /// of garbage: then the call runs again, and keeps the turn.
     fn run_in_turn(
         &mut self,
         arrived: &mut Arrived,
@@ -223,7 +223,7 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
             self.arena.reset();
         };
         self.arena.reset();
-        // A panic is counted where it is passed on.
+        // A panic is counted where the panic is passed on.
         let panics = ended.panic.is_some() && ended.lacks == Drawn::NOTHING;
         if !panics && self.tally.attempt().is_multiple_of(super::HOUSEKEEPING_INTERVAL) {
             self.housekeep();
@@ -249,7 +249,7 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
         ArrivedEnd::Done
     }
 
-    /// `None` if it has met a conflict; it has its turn still.
+    /// Runs the call once. `None` after a conflict: the call still has its turn.
     fn attempt_in_turn(
         &mut self,
         arrived: &Arrived,
@@ -270,7 +270,7 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
         );
         state.call.stated_slots = Some(arrived.slots);
         let mut running = Running::<C, P>::new(engine, control, state);
-        // A panic is caught, so that others get their turns.
+        // A panic is caught, so that waiting calls get their turns.
         let verdict = catch_unwind(AssertUnwindSafe(|| body(&Transaction(&running))));
         let state = running.state();
         let (verdict, panic) = without_panic(verdict);
@@ -300,7 +300,7 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
     }
 }
 
-/// How a call has ended that had its turn.
+/// The end of a call that had its turn.
 struct EndedCall {
     lacks: Drawn,
     refused: Option<Abort>,

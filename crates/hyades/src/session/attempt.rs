@@ -1,4 +1,4 @@
-//! Transactions of a thread that must not wait, such as an event loop's.
+//! Transactions of a thread that must not wait, such as the thread of an event loop.
 
 use super::EngineSession;
 use crate::concurrency::Commits;
@@ -10,8 +10,8 @@ use crate::transaction::access::Transaction;
 use std::sync::Arc;
 
 impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
-    /// Whether the preparation of a transaction would not wait. Another session may take the room
-    /// before it does: then it waits until a stream has written something.
+    /// Returns whether the preparation of a transaction would not wait. Another session may take
+    /// the room first: then the preparation waits until a stream has written something.
     fn has_room(&self) -> bool {
         let (Some(log), Some(writer)) = (&self.log, &self.writer) else { return true };
         let has_room = |stream: usize| writer.backlog(stream) < writer.room();
@@ -21,11 +21,11 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
             false if self.shared.keeps_streams => has_room(self.stream),
             false => has_room(self.stream) || streams.into_iter().any(has_room),
         };
-        // A log that has failed makes the attempt fail, which does not wait either.
+        // A failed log makes the attempt fail, which does not wait either.
         log_has_room && self.shared.engine.cut.has_room() || log.poisoned().is_some()
     }
 
-    /// Runs one attempt, unless it would have to wait first.
+    /// Runs an attempt, unless the attempt would have to wait first.
     pub(super) fn try_without_waiting(
         &mut self,
         body: &mut dyn FnMut(&Transaction<'_>) -> Verdict,
@@ -44,7 +44,7 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
             Ok(()) => AttemptEnd::Done,
             Err(_) => {
                 self.tally.conflict();
-                // What comes next may be another transaction.
+                // The next attempt may be of another transaction.
                 self.shared.control.forget_attempts(&self.own);
                 AttemptEnd::Conflict
             }

@@ -1,4 +1,4 @@
-//! What a panic stops that leaves something locked or held.
+//! Stops the log and all waiting after a panic that leaves rows locked or partitions held.
 
 use crate::concurrency::Commits;
 use crate::erased::{Answer, Verdict};
@@ -13,12 +13,12 @@ use std::panic::resume_unwind;
 /// Ends the waiting of transactions for each other.
 type Stop<C> = fn(&C);
 
-/// A commit or sweep in progress. A panic in it leaves rows locked and possibly half installed, and
-/// partitions held. The drop then stops the log, and waiting, so that transactions that meet these
-/// fail instead of retrying or waiting for ever.
+/// A commit or sweep in progress. A panic leaves rows locked and possibly half installed, and
+/// partitions held. The drop then stops the log, and waiting, so that transactions that meet the
+/// rows or partitions fail instead of retrying or waiting for ever.
 pub(super) struct PoisonOnPanic<'e, C> {
     log: Option<&'e Log>,
-    /// Until it is disarmed: what it stops beside the log, and how.
+    /// Until disarmed: the control to stop beside the log, and how.
     waits: Option<(&'e C, Stop<C>)>,
 }
 
@@ -40,7 +40,7 @@ impl<'e, C> PoisonOnPanic<'e, C> {
 impl<C> Drop for PoisonOnPanic<'_, C> {
     fn drop(&mut self) {
         let Some((control, stop)) = self.waits else { return };
-        // The log first: what does not wait any more then finds out why.
+        // The log first: transactions that do not wait any more then find out why.
         if let Some(log) = self.log {
             log.stop("a commit panicked, and left rows locked that nobody can unlock");
         }
@@ -48,8 +48,8 @@ impl<C> Drop for PoisonOnPanic<'_, C> {
     }
 }
 
-/// The verdict of a body. One that panicked may have read inconsistent rows. Then it runs again:
-/// only a panic after reads that are valid is passed on to the caller.
+/// Returns the verdict of a body, and its panic. A body that panicked may have read inconsistent
+/// rows, and then runs again: only a panic after valid reads is passed on to the caller.
 #[inline(always)]
 pub(super) fn without_panic(
     verdict: Result<Verdict, Box<dyn Any + Send>>,
@@ -69,7 +69,7 @@ pub(super) fn pass_on(
     garbage: usize,
 ) -> Result<(), Abort> {
     tally.panic();
-    // There is no ticket to receive it.
+    // There is no ticket to receive the needs.
     answer.needs = Needs::default();
     tally.set_garbage(garbage);
     resume_unwind(panic)

@@ -1,5 +1,5 @@
 //! The limit of memory for removed rows that cannot be freed, since a transaction that began
-//! earlier may be reading them.
+//! earlier may be reading the rows.
 
 use crate::concurrency::ConcurrencyControl;
 use crate::concurrency::state::TxnState;
@@ -8,15 +8,15 @@ use crate::logging::LoggingProtocol;
 use hyades_platform::reclaim::{self, Guard};
 use std::time::{Duration, Instant};
 
-/// At the limit, transactions that have been pinned for this long have to end: what others removed
-/// meanwhile waits for them.
+/// At the limit, transactions pinned for this long have to end: rows that other transactions
+/// removed meanwhile wait for the end.
 const LONG: Duration = Duration::from_millis(100);
 
-/// Maximum time that a transaction waits at the limit for longer ones to end.
+/// Maximum wait of a transaction at the limit for longer transactions to end.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Pins the thread for a transaction. A call that is logged before it runs has to end as it ends at
-/// replay, however long it runs.
+/// Pins the thread for a transaction. A call that is logged before execution has to end as at
+/// replay, however long the call runs.
 #[inline(always)]
 pub(super) fn pin<P: LoggingProtocol>() -> Guard {
     if P::LOGS_FIRST { reclaim::pin() } else { reclaim::pin_endable() }
@@ -33,8 +33,8 @@ impl RemovedRows {
         reclaim::waiting_bytes() > self.limit
     }
 
-    /// Why a transaction cannot end as its body wants it to, if it cannot: a conflict, its
-    /// duration, or, for one that commits writes, the limit.
+    /// Returns why a transaction cannot end as its body wants, if so: a conflict, the duration, or,
+    /// for a commit of writes, the limit.
     #[inline]
     pub fn refuses<C: ConcurrencyControl<P>, P: LoggingProtocol>(
         &self,
@@ -56,7 +56,7 @@ impl RemovedRows {
     /// Waits until there is room. The thread is not pinned.
     ///
     /// # Errors
-    /// [`Error::RemovedRows`] if there is none for long.
+    /// [`Error::RemovedRows`] if there is no room for long.
     #[cold]
     pub fn wait(&self) -> Result<(), Error> {
         let began = Instant::now();
@@ -74,9 +74,9 @@ impl RemovedRows {
         }
     }
 
-    /// After a transaction without a commit, by an abort or by a rollback, that has removed what it
-    /// had inserted while the limit was reached. Nothing is refused, since nothing was done: the
-    /// thread waits, if it may, before it removes more.
+    /// Called after a transaction without a commit, by an abort or by a rollback, that has removed
+    /// its own inserts while the limit was reached. Nothing is refused, since nothing was done: the
+    /// thread waits, if allowed, before further removals.
     #[cold]
     pub fn wait_after_abort(&self, may_wait: bool) {
         if may_wait {

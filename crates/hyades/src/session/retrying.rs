@@ -1,4 +1,4 @@
-//! Further attempts at a transaction that has met a conflict.
+//! Further attempts at a transaction after a conflict.
 
 use super::EngineSession;
 use crate::concurrency::Commits;
@@ -14,19 +14,19 @@ use hyades_platform::clock;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Maximum time that a starving transaction waits for another one that runs alone, before it runs
-/// beside it.
+/// Maximum wait of a starving transaction for another transaction that runs alone; then both run at
+/// the same time.
 const PATIENCE_WITH_OTHERS: Duration = Duration::from_secs(1);
 
-/// A transaction that has read this many rows and gaps, and written nothing, when it meets a
-/// conflict probably only reads; or one that has met conflicts in this many attempts.
+/// A transaction without writes probably only reads if it meets a conflict after this many rows and
+/// gaps, or has met conflicts in this many attempts.
 const MANY_READS: usize = 64;
 const FEW_ATTEMPTS: u64 = 8;
 
 impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
     /// Retries until there is no conflict. Separate from the first attempt, which nearly always is
-    /// the only one: in a common loop the variables that attempts share would be set up before the
-    /// first one.
+    /// the only attempt: in a common loop the variables shared by attempts would be set up before
+    /// the first attempt.
     #[cold]
     pub(super) fn try_again(
         &mut self,
@@ -37,7 +37,7 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
         let shared = Arc::clone(&self.shared);
         let (retries, began) = (shared.retries, clock::monotonic_ns());
         let (mut attempts, mut longest_ns, mut alone) = (1, 0, None);
-        // One inside a transaction of another database must not wait for queued calls.
+        // A transaction inside a transaction of another database must not wait for queued calls.
         let mut may_only_read = self.may_wait || !P::LOGS_FIRST;
         loop {
             self.tally.conflict();
@@ -45,7 +45,7 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
             if retries.attempts.is_some_and(|most| attempts >= most)
                 || retries.deadline.is_some_and(|deadline| starved_for >= deadline)
             {
-                // One that waited for a log that has stopped meanwhile has not starved.
+                // A transaction that waited for a log stopped meanwhile has not starved.
                 self.check_log()?;
                 self.tally.starved();
                 shared.control.forget_attempts(&self.own);

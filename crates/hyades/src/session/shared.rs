@@ -1,5 +1,5 @@
-//! State that the sessions of a database share: its engine, its concurrency control, and what is
-//! beside these.
+//! State shared by the sessions of a database: the engine, the concurrency control, and further
+//! parts.
 
 use super::removed::RemovedRows;
 use crate::concurrency::partitions::PartitionStamps;
@@ -19,9 +19,9 @@ pub(crate) struct Sessions<C: ConcurrencyControl<P>, P: LoggingProtocol> {
     pub gate: Gate,
     pub retries: RetrySettings,
     pub removed: RemovedRows,
-    /// One thread runs transactions of several sessions inside each other, in simulations.
+    /// A single thread runs transactions of several sessions inside each other, in simulations.
     pub nests: bool,
-    /// Each session keeps to one stream.
+    /// Each session keeps to a single stream.
     pub keeps_streams: bool,
 }
 
@@ -47,10 +47,10 @@ impl<C: ConcurrencyControl<P>, P: LoggingProtocol> Sessions<C, P> {
 }
 
 impl<C: Commits<P>, P: LoggingProtocol> Sessions<C, P> {
-    /// The partitions whose transactions take turns.
+    /// Returns the partitions whose transactions take turns.
     ///
     /// # Panics
-    /// If none take turns. Called only where calls are logged before they run.
+    /// If no transactions take turns. Called only where calls are logged before execution.
     #[inline(always)]
     pub fn partitions(&self) -> &PartitionStamps<P::RowStamp> {
         self.control.partitions().expect("calls are logged first where transactions take turns")

@@ -18,7 +18,7 @@ use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
-/// What [`EngineSession::only_read`] remembers of an attempt that met a conflict.
+/// Returns the value of [`EngineSession::only_read`] after an attempt with a conflict.
 #[cold]
 pub(super) fn only_read<C: Commits<P>, P: LoggingProtocol>(
     control: &C,
@@ -30,8 +30,8 @@ pub(super) fn only_read<C: Commits<P>, P: LoggingProtocol>(
 }
 
 impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
-    /// Runs a transaction as of a snapshot of the present, which cannot conflict: it had written
-    /// nothing when it ran before. False if it wants to write now.
+    /// Runs a transaction as of a snapshot of the present, which cannot conflict: the transaction
+    /// had written nothing in the previous attempt. False if the transaction wants to write now.
     pub(super) fn try_on_snapshot(
         &mut self,
         body: &mut dyn FnMut(&Transaction<'_>) -> Verdict,
@@ -64,7 +64,8 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
         true
     }
 
-    /// A commit that panicked may have left rows half installed, and has stopped the log.
+    /// Checks that the log has not stopped: a commit that panicked may have left rows half
+    /// installed, and has stopped the log.
     pub(super) fn check_log(&self) -> Result<(), Error> {
         match self.log.as_ref().and_then(Log::poisoned) {
             Some(cause) => Err(Error::Poisoned(cause.to_string())),
@@ -72,8 +73,8 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
         }
     }
 
-    /// Runs a body once as of a snapshot. Returns its verdict, or its panic, and whether it has
-    /// tried to write.
+    /// Runs a body once as of a snapshot. Returns the body's verdict, or panic, and whether the
+    /// body has tried to write.
     pub(super) fn read(
         &mut self,
         snapshot: &SnapshotState,

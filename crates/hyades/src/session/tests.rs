@@ -46,7 +46,7 @@ impl LoggingProtocol for Panics {
 
 const NUMBERS: access::Table = access::Table::nth(0);
 
-/// What sessions share, with a table of numbers in four partitions.
+/// Creates the shared state of sessions, with a table of numbers in four partitions.
 fn sessions<C: Commits<Panics>>() -> Arc<Sessions<C, Panics>> {
     let schema = Schema::new("numbers").column("n", Type::I64).primary_key(&["n"]);
     let tables = Arc::new(vec![TableData::new(&schema, 0, 0, HashSecret::KNOWN)]);
@@ -63,7 +63,7 @@ fn sessions<C: Commits<Panics>>() -> Arc<Sessions<C, Panics>> {
     Arc::new(Sessions::new(engine, control, RetrySettings::default(), u64::MAX))
 }
 
-/// A log of one stream, in memory.
+/// Creates a log of a single stream, in memory.
 fn log(dir: &Path) -> Log {
     let mut options = LogOptions::new(vec![dir.to_owned()], 1);
     options.device = MemoryDevice::shared();
@@ -111,8 +111,8 @@ fn a_commit_that_panics_stops_the_log_and_nobody_waits_for_its_locks() {
     the_others_are_told::<NoWait>();
 }
 
-/// One more session waits for its turn in the partition that the panic leaves held, and is told;
-/// so are those that come later, with a log or without one.
+/// Another session waits for its turn in the partition that the panic leaves held, and is told; so
+/// are later sessions, with a log or without.
 fn those_that_wait_are_told(has_log: bool) {
     let dir = tempfile::tempdir().unwrap();
     let log = log(dir.path());
@@ -148,8 +148,7 @@ fn a_commit_that_panics_ends_all_waiting_for_turns() {
     those_that_wait_are_told(false);
 }
 
-/// A transaction that commits in a destructor, during a panic that is none of its own, stops
-/// nothing.
+/// A commit in a destructor, during an unrelated panic, stops nothing.
 #[test]
 fn a_commit_beside_an_unrelated_panic_stops_nothing() {
     struct PutsInDrop<'d>(
@@ -187,7 +186,7 @@ fn a_body_that_panics_leaves_nothing_locked() {
     put(&mut EngineSession::<NoWait, Panics>::new(shared, None).unwrap()).unwrap();
 }
 
-/// Also the lists of what a transaction has written, and of what it has deleted, are freed.
+/// The lists of a transaction's writes and deletions are freed, too.
 #[test]
 fn an_idle_session_keeps_little_of_the_room_of_a_large_transaction() {
     let mut session = EngineSession::<Silo, Panics>::new(sessions(), None).unwrap();

@@ -7,11 +7,11 @@ use crate::session::poisoning::PoisonOnPanic;
 use bumpalo::Bump;
 use hyades_platform::reclaim;
 
-/// Items of garbage that are checked at a time.
+/// Items of garbage checked at a time.
 const CHECKED: usize = 8_192;
 
 impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
-    /// Whether there is garbage, which may be needed still, or a buffer is large.
+    /// Returns whether there is garbage, possibly still needed, or a large buffer.
     pub(super) fn has_unused(&self) -> bool {
         !self.garbage.is_empty()
             || self.shared.orphaned.len() > 0
@@ -21,9 +21,9 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
             || self.garbage.room_bytes() > KEPT_BYTES
     }
 
-    /// Frees some of the garbage, its own and that of ended sessions, and the room that its largest
-    /// transaction has needed. The session is between transactions. Returns whether it has removed
-    /// garbage, or had such room.
+    /// Frees some of the garbage, of this session and of ended sessions, and the room needed by the
+    /// session's largest transaction. The session is between transactions. Returns whether garbage
+    /// was removed, or there was room to free.
     pub(super) fn free_unused(&mut self) -> bool {
         let engine = &self.shared.engine;
         engine.epoch.advance_if_older_than(engine.epoch_interval);

@@ -6,7 +6,7 @@ use super::layout::Layout;
 use super::row::{Assignments, push_varint};
 use super::schema::{MAX_ROW_BYTES, Schema};
 
-/// Where a column's value comes from.
+/// The source of a column's value.
 #[derive(Debug)]
 enum Source {
     /// A column of the other layout.
@@ -21,12 +21,12 @@ enum Source {
 pub(crate) struct Conversion {
     /// By column of `to`.
     sources: Vec<Source>,
-    /// By column of `from`: its position in `to`, if it is there.
+    /// By column of `from`: its position in `to`, if present.
     places: Vec<Option<u16>>,
 }
 
 impl Conversion {
-    /// A column that only `to` has gets its default or, if it may be null, a null.
+    /// A column of `to` that is not in `from` gets its default or, if nullable, a null.
     pub fn new(from: &Schema, to: &Schema) -> Conversion {
         let source = |column: &super::schema::ColumnSpec| match from.position(&column.name) {
             Some(at) => Source::Column(at),
@@ -47,7 +47,7 @@ impl Conversion {
         }
     }
 
-    /// Converts a row into `out` (cleared first). Returns false if it becomes too long.
+    /// Converts a row into `out` (cleared first). Returns false if the row becomes too long.
     pub fn row(&self, from: &Layout, to: &Layout, row: &[u8], out: &mut Vec<u8>) -> bool {
         debug_assert_eq!(self.sources.len(), to.columns.len(), "each column has a source");
         out.clear();
@@ -79,8 +79,8 @@ impl Conversion {
         out.len() <= MAX_ROW_BYTES
     }
 
-    /// Converts a delta into `out` (cleared first), without the columns that `to` does not have.
-    /// Returns the number of columns that are left.
+    /// Converts a delta into `out` (cleared first), without the columns missing in `to`. Returns
+    /// the number of remaining columns.
     pub fn delta(&self, from: &Layout, delta: &[u8], out: &mut Vec<u8>) -> usize {
         let kept = self.kept(Assignments::new(from, delta));
         out.clear();
@@ -97,7 +97,7 @@ impl Conversion {
         kept.len()
     }
 
-    /// Converts edits into `out` (cleared first), without the columns that `to` does not have.
+    /// Converts edits into `out` (cleared first), without the columns missing in `to`.
     pub fn edits(&self, from: &Layout, edits: &[u8], out: &mut Vec<u8>) {
         let kept = self.kept(Edits::new(from, edits));
         out.clear();
@@ -107,8 +107,8 @@ impl Conversion {
         }
     }
 
-    /// The new values of columns that `to` has: the position there, the one here, the value; in
-    /// the order there.
+    /// The new values of columns present in `to`: the position in `to`, the position in `from`, the
+    /// value; in the order of `to`.
     fn kept<V>(&self, values: impl Iterator<Item = (u16, V)>) -> Vec<(u16, u16, V)> {
         let place = |column: u16| self.places.get(usize::from(column)).copied().flatten();
         let kept = values.filter_map(|(column, value)| Some((place(column)?, column, value)));
@@ -134,7 +134,7 @@ mod tests {
             .primary_key(&["k"])
     }
 
-    /// Columns in front, between and behind, the first nullable one among them, and two moved.
+    /// Columns in front, between and behind, the first nullable column among them, and two moved.
     fn after() -> Schema {
         Schema::new("t")
             .column_with_default("first", Type::Text, "new")

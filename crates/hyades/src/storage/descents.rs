@@ -1,5 +1,5 @@
-//! Positions of one transaction in ordered indexes: descents to keys that it will need soon, which
-//! advance while the transaction does other work, and fingers (the last leaf used in an index).
+//! Positions of one transaction in ordered indexes: descents to keys needed soon, advancing while
+//! the transaction does other work, and fingers (the last leaf used in an index).
 
 use super::key::KeyBytes;
 use super::range::Range;
@@ -11,14 +11,14 @@ use hyades_index::{Descent, DescentProgress, Finger};
 use hyades_platform::reclaim::Guard;
 use std::ops::Bound;
 
-/// Maximum number of fingers. Further indexes share the last one.
+/// Maximum number of fingers. Further indexes share the last finger.
 const MAX_FINGERS: usize = 8;
 
 /// A key at or above every other, as far as a descent compares keys (their first 32 bytes).
 const MAX_KEY: [u8; 32] = [0xFF; 32];
 
-/// Maximum number of descents under way: more would evict from the caches what the first ones
-/// loaded.
+/// Maximum number of descents under way: more would evict the nodes loaded by the first ones from
+/// the caches.
 const MAX_DESCENTS: usize = 64;
 
 /// The descents under way and the fingers of one transaction.
@@ -43,7 +43,7 @@ impl<'s> IndexPositions<'s> {
         })
     }
 
-    /// Begins a descent to the place where a scan of this range would begin.
+    /// Begins a descent to the start of a scan of this range.
     pub fn begin<S: Stamp>(
         &mut self,
         table: &'s TableData<S>,
@@ -64,7 +64,7 @@ impl<'s> IndexPositions<'s> {
                 Ok(Some(key)) => key,
                 // No key is above the prefix: start at the last key.
                 Ok(None) if range.descending => KeyBytes::from_slice(&MAX_KEY),
-                // The range is empty, or invalid: the operation that uses it reports the error.
+                // The range is empty, or invalid: the announced operation reports the error.
                 Ok(None) | Err(_) => return,
             },
         };
@@ -82,7 +82,7 @@ impl<'s> IndexPositions<'s> {
         !self.descents.is_empty()
     }
 
-    /// Advances each descent by one level. The previous step prefetched the node that it reads.
+    /// Advances each descent by one level. The previous step prefetched the node to read.
     pub fn advance_all<S: Stamp>(&mut self, tables: &'s [TableData<S>]) {
         let IndexPositions { descents, fingers } = self;
         descents.retain_mut(|Descending { table, index, descent }| {
@@ -98,7 +98,8 @@ impl<'s> IndexPositions<'s> {
         });
     }
 
-    /// The finger for this index. A new one points nowhere; the shared one may be in another index.
+    /// The finger for this index. A new finger points nowhere; the shared finger may be in another
+    /// index.
     #[inline]
     pub fn finger(&mut self, tree: *const (), guard: &'s Guard) -> &mut Finger<'s> {
         slot(&mut self.fingers, tree, guard)
@@ -112,7 +113,7 @@ fn slot<'f, 's>(
     guard: &'s Guard,
 ) -> &'f mut Finger<'s> {
     let position = |tree| fingers.iter().position(|finger| finger.tree() == tree);
-    // Otherwise an unused one.
+    // Otherwise an unused finger.
     let at = position(tree).or_else(|| position(std::ptr::null())).unwrap_or_else(|| {
         if fingers.len() < MAX_FINGERS {
             fingers.push(Finger::new(guard));

@@ -1,14 +1,14 @@
-//! Edits: a delta whose long values are similar to the ones that they replace, as a data record
-//! states it. Of such values it states only what changed.
+//! Edits: the form of a delta in a data record, if long values are similar to the replaced values.
+//! The edits of such values state only the changes.
 //!
 //! Edits are the number of columns, then for each, ascending: `column << 1 | null` as a varint, and
-//! if not null the value's bytes if the column has a fixed width, else the value's splices. These
-//! are their number as a varint, then for each, in order: how many bytes of the old value stay in
-//! front of it, how many it replaces, how many it puts in their place, all as varints, and the
-//! latter bytes. What follows the last splice stays. A null has no bytes.
+//! if not null the value's bytes if the column has a fixed width, else the value's splices. The
+//! splices are their number as a varint, then for each splice, in order: how many bytes of the old
+//! value stay in front, how many bytes are replaced, how many bytes take their place, all as
+//! varints, and the latter bytes. The bytes after the last splice stay. A null has no bytes.
 //!
-//! Invariant: edits are applied to the very version of the row that they were made from, which the
-//! record names, as it does for a delta.
+//! Invariant: edits are applied to the very version of the row that they were made from; the record
+//! names this version, as for a delta.
 
 use super::layout::Layout;
 use super::row::{Assignments, push_varint, take, take_varint};
@@ -16,17 +16,17 @@ use super::schema::MAX_ROW_BYTES;
 use super::value::Type;
 use std::ops::Range;
 
-/// A value is compared with the old one from this many bytes on.
+/// A value of at least this many bytes is compared with the old value.
 const LONG: usize = 48;
 /// Edits are logged in place of a delta if they save at least this many bytes.
 const WORTH: usize = 16;
 /// Equal bytes that end a splice, at least.
 const EQUAL: usize = 16;
-/// The most bytes that a splice has in front of such equal ones, or behind them; otherwise it has
-/// all that is left.
+/// The most bytes of a splice in front of such equal bytes, or behind them; otherwise a splice has
+/// all remaining bytes.
 const CHANGED: usize = 32;
 
-/// Whether a delta has a value that is worth comparing with the old one.
+/// Whether a delta has a value worth comparing with the old value.
 pub(crate) fn may_be_similar(layout: &Layout, delta: &[u8]) -> bool {
     delta.len() >= LONG
         && Assignments::new(layout, delta).any(|(column, value)| {
@@ -34,8 +34,8 @@ pub(crate) fn may_be_similar(layout: &Layout, delta: &[u8]) -> bool {
         })
 }
 
-/// Appends to `out` the edits that turn the columns of `row` into those of `delta`. Returns whether
-/// they are worth it; otherwise `out` is as it was.
+/// Appends to `out` the edits that turn the columns of `row` into the columns of `delta`. Returns
+/// whether the edits are worth logging; otherwise `out` is unchanged.
 pub(crate) fn push_edits(layout: &Layout, row: &[u8], delta: &[u8], out: &mut Vec<u8>) -> bool {
     let start = out.len();
     let assignments = Assignments::new(layout, delta);
@@ -57,7 +57,7 @@ pub(crate) fn push_edits(layout: &Layout, row: &[u8], delta: &[u8], out: &mut Ve
     is_worth_it
 }
 
-/// What is replaced in an old value, and what by in a new one.
+/// The replaced range of an old value, and the range of the new value in its place.
 type Splice = (Range<usize>, Range<usize>);
 
 fn push_splices(old: &[u8], new: &[u8], out: &mut Vec<u8>) {
@@ -73,8 +73,8 @@ fn push_splices(old: &[u8], new: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Finds what differs: from the front and from the back, as long as both values change by bytes of
-/// equal number, with equal bytes soon behind; and all that is left between.
+/// Finds the differences: from the front and from the back, as long as both values differ in the
+/// same number of bytes, with equal bytes soon behind; and everything between.
 fn splices(old: &[u8], new: &[u8]) -> Vec<Splice> {
     let mut found = Vec::new();
     let most = old.len().min(new.len());
@@ -124,14 +124,14 @@ fn equal_bytes_at_the_end(a: &[u8], b: &[u8]) -> usize {
     8 * words + rest.take_while(|(a, b)| a == b).count()
 }
 
-/// How many bytes differ in front, if at least [`EQUAL`] equal ones follow soon.
+/// How many bytes differ in front, if at least [`EQUAL`] equal bytes follow soon.
 fn changed_bytes(a: &[u8], b: &[u8]) -> Option<usize> {
     (1..=CHANGED)
         .take_while(|from| from + EQUAL <= a.len())
         .find(|&from| a[from..from + EQUAL] == b[from..from + EQUAL])
 }
 
-/// How many bytes differ at the end, if at least [`EQUAL`] equal ones are soon before.
+/// How many bytes differ at the end, if at least [`EQUAL`] equal bytes are soon before.
 fn changed_bytes_at_the_end(a: &[u8], b: &[u8]) -> Option<usize> {
     let most = a.len().min(b.len());
     let before = |bytes: &[u8], from: usize| bytes.len() - from - EQUAL..bytes.len() - from;
@@ -140,7 +140,7 @@ fn changed_bytes_at_the_end(a: &[u8], b: &[u8]) -> Option<usize> {
         .find(|&from| a[before(a, from)] == b[before(b, from)])
 }
 
-/// A splice as it was read: bytes that stay, bytes that are replaced, bytes in their place.
+/// A splice as read: bytes that stay, replaced bytes, and the bytes in their place.
 fn take_splice<'a>(rest: &mut &'a [u8]) -> Option<(usize, usize, &'a [u8])> {
     let mut number = || usize::try_from(take_varint(rest)?).ok();
     let (kept, replaced, len) = (number()?, number()?, number()?);
@@ -153,12 +153,12 @@ pub(crate) enum Edit<'a> {
     Null,
     /// Of a column of fixed width.
     Value(&'a [u8]),
-    /// The splices as they are stored.
+    /// The splices as stored.
     Splices(&'a [u8]),
 }
 
 impl Edit<'_> {
-    /// Appends it as it is stored, behind its column.
+    /// Appends the edit as stored, behind its column.
     pub fn push_after(self, column: u16, out: &mut Vec<u8>) {
         push_varint(out, u64::from(column) << 1 | u64::from(matches!(self, Edit::Null)));
         match self {
@@ -167,8 +167,8 @@ impl Edit<'_> {
         }
     }
 
-    /// The splices: where each begins in the new value, how many bytes it replaces, and those in
-    /// their place.
+    /// Returns the splices: the start of each in the new value, the number of replaced bytes, and
+    /// the bytes in their place.
     pub fn splices(&self) -> Vec<(usize, usize, &[u8])> {
         let mut found = Vec::new();
         if let Edit::Splices(mut rest) = *self {
@@ -183,7 +183,7 @@ impl Edit<'_> {
     }
 }
 
-/// Iterator over edits: column and new value. It ends early at bytes that are no edits.
+/// Iterator over edits: column and new value. Ends early at bytes that are no edits.
 pub(crate) struct Edits<'a, 'l> {
     layout: &'l Layout,
     left: u64,
@@ -224,8 +224,8 @@ impl<'a> Iterator for Edits<'a, '_> {
     }
 }
 
-/// Checks edits read from disk, as far as that is possible without the row; returns the bytes after
-/// them, or `None` if they are invalid.
+/// Checks edits read from disk, as far as possible without the row; returns the bytes after them,
+/// or `None` if they are invalid.
 pub(crate) fn check_edits<'a>(layout: &Layout, edits: &'a [u8]) -> Option<&'a [u8]> {
     let mut walk = Edits::new(layout, edits);
     let mut last = None;
@@ -240,8 +240,8 @@ pub(crate) fn check_edits<'a>(layout: &Layout, edits: &'a [u8]) -> Option<&'a [u
     (walk.left == 0 && last.is_some()).then_some(walk.rest)
 }
 
-/// The delta that edits mean for a row, in `out` (cleared first). `None` if they were not made from
-/// that row.
+/// Expands edits to a delta for a row, in `out` (cleared first). `None` if the edits were not made
+/// from this row.
 pub(crate) fn expand_edits(
     layout: &Layout,
     row: &[u8],

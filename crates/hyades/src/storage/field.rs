@@ -1,19 +1,19 @@
-//! Rust types of a struct's fields, and the columns that hold them.
+//! Rust types of a struct's fields, and the columns of the fields.
 
 use crate::storage::value::{ColumnType, Type, Value};
 use std::ops::Deref;
 
-/// A type that a field of a [`TableRow`](crate::TableRow) may have: `bool`, `i32`, `u32`, `i64`,
-/// `u64`, `f64`, `String` and `&str` (text), `Vec<u8>` and `&[u8]` (bytes), `[u8; N]` and
-/// `&[u8; N]` (exactly `N` bytes), and an `Option` of any of these (a column that may be null).
+/// A type of a field of a [`TableRow`](crate::TableRow): `bool`, `i32`, `u32`, `i64`, `u64`, `f64`,
+/// `String` and `&str` (text), `Vec<u8>` and `&[u8]` (bytes), `[u8; N]` and `&[u8; N]` (exactly `N`
+/// bytes), and an `Option` of any of these types (a nullable column).
 pub trait Field {
-    /// The type that the column is read as, see [`Column`](crate::Column).
+    /// The type for reading the column, see [`Column`](crate::Column).
     type Column: ColumnType + ?Sized;
-    /// The same for a column that may be null.
+    /// The type for reading a nullable column.
     type Nullable: ColumnType + ?Sized;
-    /// The field of a row that a transaction has read.
+    /// The field of a row read by a transaction.
     type Read<'t>;
-    /// The field as part of a key that is searched.
+    /// The field as part of a search key.
     type Key<'k>: Into<Value<'k>>;
     /// The column's type.
     const KIND: Type;
@@ -184,7 +184,7 @@ impl<F: Field> Field for Option<F> {
 /// At most this many fields in a key or an index of a typed table.
 const MAX_FIELDS: usize = 6;
 
-/// The values of a key that a scan keeps until it runs.
+/// The values of a key, kept by a scan until it runs.
 #[derive(Clone, Copy, Debug)]
 pub struct KeyValues<'k> {
     values: [Value<'k>; MAX_FIELDS],
@@ -209,7 +209,7 @@ impl<'k> Deref for KeyValues<'k> {
     }
 }
 
-/// The fields that a primary key or an index consists of, as a tuple.
+/// The fields of a primary key or an index, as a tuple.
 pub trait KeyFields {
     /// A whole key: the value of a single field, or a tuple.
     type Key<'k>;
@@ -272,7 +272,7 @@ key_fields!(A 0, B 1, C 2, D 3);
 key_fields!(A 0, B 1, C 2, D 3, E 4);
 key_fields!(A 0, B 1, C 2, D 3, E 4, F 5);
 
-/// The first fields of a key, as a value or a tuple: what a scan by prefix is given.
+/// The first fields of a key, as a value or a tuple: the argument of a scan by prefix.
 pub trait KeyPrefix<'k> {
     /// The prefix's values.
     fn values(self) -> KeyValues<'k>;

@@ -19,8 +19,8 @@ pub(crate) struct MissBucket<S> {
     pub(super) stamp: S,
 }
 
-/// The buckets of one hash index. They are allocated at the first miss or insertion, so that an
-/// empty table uses no memory for them.
+/// The buckets of one hash index. Allocated at the first miss or insertion: an empty table uses no
+/// memory for buckets.
 pub(super) struct MissBuckets<S>(OnceLock<Box<[MissBucket<S>]>>);
 
 impl<S> Default for MissBuckets<S> {
@@ -55,7 +55,7 @@ impl<'g, S> Gap<'g, S> {
         }
     }
 
-    /// Whether the version is still the observed one, so that no key was inserted since.
+    /// Whether the version is still the observed one: no key was inserted since.
     #[inline]
     pub fn is_current(&self) -> bool {
         match self {
@@ -64,7 +64,7 @@ impl<'g, S> Gap<'g, S> {
         }
     }
 
-    /// What identifies the gap while the guard is pinned, and the version observed.
+    /// The identity of the gap while the guard is pinned, and the observed version.
     fn observed(&self) -> (usize, u64) {
         match self {
             Gap::Leaf(leaf) => (leaf.id(), leaf.version()),
@@ -74,28 +74,28 @@ impl<'g, S> Gap<'g, S> {
 }
 
 /// From this number on a transaction's observations are found by their gaps: an insertion does not
-/// look at all of them.
+/// look at all observations.
 const MANY_OBSERVATIONS: usize = 32;
 
-/// Where a transaction has observed which gap, once it has observed many.
+/// The places of a transaction's observations by gap, once there are many.
 #[derive(Default)]
 pub(crate) struct GapPlaces {
-    /// The first observation of each gap, by what identifies it.
+    /// The first observation of each gap, by the gap's identity.
     first: HashMap<usize, usize, BuildHasherDefault<AddressHasher>>,
-    /// How many observations it covers: the first ones.
+    /// The number of observations covered: the first ones.
     known: usize,
 }
 
 impl GapPlaces {
-    /// Records where the observations since the last call are. One that is there already, with the
-    /// same version, is dropped.
+    /// Records the places of the observations since the last call. An observation already recorded,
+    /// with the same version, is dropped.
     fn update<S>(&mut self, seen: &mut ArenaVec<'_, Gap<'_, S>>) {
         let mut kept = self.known;
         for at in self.known..seen.len() {
             let (gap, version) = seen[at].observed();
             match self.first.entry(gap) {
                 Entry::Occupied(first) if seen[*first.get()].observed().1 == version => continue,
-                // Two versions: one of them is not current, whatever becomes of the other.
+                // Two versions: one of the two is not current, whatever the state of the other.
                 Entry::Occupied(_) => {}
                 Entry::Vacant(place) => _ = place.insert(kept),
             }
@@ -107,7 +107,7 @@ impl GapPlaces {
     }
 }
 
-/// How a transaction's own insertion changed a gap: `before` may be replaced by `after` in its
+/// The change of a gap by a transaction's own insertion: `before` may be replaced by `after` in its
 /// observations.
 pub struct GapChange<'g, S> {
     pub(super) before: (usize, u64),
@@ -117,7 +117,7 @@ pub struct GapChange<'g, S> {
 }
 
 impl<'g, S> GapChange<'g, S> {
-    /// Replaces the observation of the gap just before the insertion by the gaps that it became.
+    /// Replaces the observation of the gap just before the insertion by the resulting gaps.
     pub fn update_observations(self, seen: &mut ArenaVec<'_, Gap<'g, S>>, places: &mut GapPlaces) {
         let found = if seen.len() < MANY_OBSERVATIONS {
             seen.iter_mut().fold(false, |found, gap| self.update(gap) | found)
@@ -130,7 +130,7 @@ impl<'g, S> GapChange<'g, S> {
         }
     }
 
-    /// Replaces an observation if it is of the gap just before the insertion.
+    /// Replaces an observation of the gap just before the insertion.
     fn update(&self, seen: &mut Gap<'g, S>) -> bool {
         if seen.observed() != self.before {
             return false;
@@ -144,7 +144,7 @@ impl<'g, S> GapChange<'g, S> {
     }
 }
 
-/// The gap change that an insertion into an ordered index caused.
+/// The gap change of an insertion into an ordered index.
 pub(super) fn leaf_change<S>(insertion: Insertion<'_, S>) -> GapChange<'_, S> {
     let holder = Gap::Leaf(insertion.holder());
     GapChange {
@@ -184,7 +184,7 @@ mod tests {
         }
     }
 
-    /// However many there are: those of another gap, or of another version, stay as they are.
+    /// However many there are: observations of another gap, or of another version, stay unchanged.
     #[test]
     fn an_insertion_changes_the_observations_of_its_gap() {
         let buckets: Vec<_> = (0..100).map(|_| bucket()).collect();
@@ -192,7 +192,7 @@ mod tests {
             let (arena, mut places) = (Bump::new(), GapPlaces::default());
             let mut seen: ArenaVec<'_, Gap<'_, ()>> = ArenaVec::new_in(&arena);
             for version in 0..3 {
-                // All of them at first, and each third one again.
+                // All buckets at first, and each third again.
                 let step = if version == 0 { 1 } else { 3 };
                 let observed = buckets[..count].iter().step_by(step);
                 seen.extend(observed.map(|bucket| Gap::Bucket(bucket, version)));
@@ -212,8 +212,8 @@ mod tests {
         }
     }
 
-    /// Otherwise a transaction that inserts key after key, each of which it has missed before,
-    /// would look at all of the observations before, each time.
+    /// Otherwise a transaction that inserts key after key, each missed before, would look at all
+    /// earlier observations each time.
     #[test]
     fn what_is_observed_again_and_again_is_kept_once() {
         let (bucket, arena, mut places) = (bucket(), Bump::new(), GapPlaces::default());
@@ -226,7 +226,7 @@ mod tests {
         assert!(seen.iter().all(|gap| gap.observed().1 == 10_000));
     }
 
-    /// What was observed in two versions has changed in between: that is not forgotten.
+    /// A gap observed in two versions has changed in between: the change is not forgotten.
     #[test]
     fn an_observation_of_another_version_is_kept() {
         let (bucket, arena, mut places) = (bucket(), Bump::new(), GapPlaces::default());

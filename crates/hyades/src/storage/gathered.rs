@@ -1,10 +1,10 @@
-//! Copies of the rows of a step of a walk, which are visited while the thread is not pinned: a
-//! visitor may take long.
+//! Copies of the rows of a step of a walk, to be visited while the thread is not pinned: a visitor
+//! may take long.
 
 use super::layout::Layout;
 use super::row::Row;
 
-/// A step that has copied this many bytes ends.
+/// A step ends after copying this many bytes.
 const FULL_BYTES: usize = 256 << 10;
 
 #[derive(Default)]
@@ -14,7 +14,7 @@ pub(crate) struct GatheredRows {
 }
 
 struct GatheredRow {
-    /// Where its bytes end; they begin where those of the row before end.
+    /// The end of the row's bytes; they begin at the end of the previous row's bytes.
     end: usize,
     base: usize,
     window_nulls: Option<u64>,
@@ -36,7 +36,7 @@ impl GatheredRows {
         self.bytes.len() >= FULL_BYTES
     }
 
-    /// Visits the rows, which have this layout, and removes them.
+    /// Visits the rows, all of this layout, and removes them.
     pub fn visit(&mut self, layout: &Layout, visit: &mut dyn FnMut(&Row<'_>)) {
         let mut start = 0;
         for GatheredRow { end, base, window_nulls, row_id } in self.rows.drain(..) {

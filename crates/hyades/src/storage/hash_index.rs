@@ -2,17 +2,17 @@
 //!
 //! A directory, indexed by the top bits of the hash, points to segments of 512 buckets. A bucket is
 //! one cache line: seven tagged pointers and a link word (lock bit, frozen bit, overflow bucket). A
-//! segment that fills up is split in two, so one growth step moves only a few thousand entries. The
-//! directory doubles when a segment needs more hash bits than it has. Two segments that have become
-//! sparse are merged, and the directory is halved when it is twice as long as any segment needs.
+//! full segment is split in two, so one growth step moves only a few thousand entries. The
+//! directory doubles when a segment needs more hash bits than the directory has. Two sparse
+//! segments are merged, and the directory is halved when it is twice as long as any segment needs.
 //! (Fagin, Nievergelt, Pippenger and Strong, "Extendible Hashing", TODS 4(3), 1979.)
 //!
 //! Readers take no lock and check no version. An entry never moves inside a bucket chain. A split,
 //! or a merge, leaves the old segments unchanged: their chains stay locked, then frozen. A reader
-//! therefore finds each entry that is linked throughout its lookup. An entry that is linked or
-//! unlinked meanwhile may or may not be found.
+//! therefore finds each entry linked throughout its lookup. An entry linked or unlinked meanwhile
+//! may or may not be found.
 //!
-//! Hash bits: the top ones choose the segment, the low 9 the bucket, the next 16 are the tag.
+//! Hash bits: the top bits choose the segment, the low 9 the bucket, the next 16 are the tag.
 
 mod growth;
 mod hash;
@@ -38,19 +38,19 @@ pub use hyades_index::Keyed;
 use hyades_platform::prefetch::prefetch;
 
 const SLOTS: usize = 7;
-/// Few under miri, which is slow, so that segments are split there too.
+/// Few under miri: miri is slow, and segments are to be split there too.
 const BUCKETS: usize = if cfg!(miri) { 8 } else { 512 };
 const BUCKET_BITS: u32 = BUCKETS.trailing_zeros();
 /// A segment with this many entries is split: five of seven slots on average.
 const SEGMENT_FULL: u32 = 5 * BUCKETS as u32;
-/// Two segments with this many entries together are merged: a quarter of a full one. So a merged
-/// segment is split only after it has grown fourfold, and the halves of a split are merged only
-/// after three quarters are gone.
+/// Two segments with this many entries together are merged: a quarter of a full segment. So a
+/// merged segment is split only after it has grown fourfold, and the halves of a split are merged
+/// only after three quarters are gone.
 const SEGMENT_SPARSE: u32 = SEGMENT_FULL / 4;
 /// A segment tries to be merged at each removal that leaves a multiple of this many entries.
 const REMOVALS_PER_TRY: u32 = SEGMENT_SPARSE / 10;
-/// Limit on directory pointers per segment. A split that would double a directory beyond it is
-/// skipped: keys with equal hashes are chained instead.
+/// Limit on directory pointers per segment. A split that would double a directory beyond the limit
+/// is skipped: keys with equal hashes are chained instead.
 const DIRECTORY_SLACK: usize = 64;
 
 const LOCKED: usize = 1;
@@ -63,8 +63,8 @@ const ADDRESS: usize = (1 << TAG_SHIFT) - 1;
 
 const _: () = assert!(usize::BITS == 64, "tags need the top 16 bits of 64-bit pointers");
 
-/// One cache line. Slots and link are written under the home bucket's lock bit and read without it.
-/// Slots are stored with Release and loaded with Acquire, so that readers see initialised entries.
+/// One cache line. Slots and link are written under the home bucket's lock bit and read without the
+/// lock. Slots are stored with Release and loaded with Acquire: readers see initialised entries.
 #[repr(C, align(64))]
 struct Bucket<E> {
     /// The next bucket of the chain. The low bits hold the flags, in the home bucket only.
@@ -86,7 +86,7 @@ struct Directory<E> {
     segments: Box<[AtomicPtr<Segment<E>>]>,
 }
 
-/// The segments there are: their number, and how many have each depth.
+/// The current segments: their number, and their number by depth.
 struct Growth {
     segments: usize,
     of_depth: Box<[usize; 65]>,
@@ -111,11 +111,11 @@ pub struct HashIndex<E> {
 }
 
 // SAFETY: the index owns its directory, segments and buckets. Dropping them, here or later on the
-// thread that runs the deferred drop, frees no entry. Entries are only given out as `&E`, to any
-// thread, for which `E: Send + Sync` suffices.
+// thread of the deferred drop, frees no entry. Entries are only given out as `&E`, to any thread,
+// and `E: Send + Sync` suffices for this.
 unsafe impl<E: Send + Sync> Send for HashIndex<E> {}
 // SAFETY: all access through `&self` is to atomics or under the mutex, and entries are given out as
-// `&E`, for which `E: Sync` suffices.
+// `&E`: `E: Sync` suffices.
 unsafe impl<E: Send + Sync> Sync for HashIndex<E> {}
 
 fn tag_of(hash: u64) -> usize {
@@ -165,7 +165,7 @@ impl<E> Bucket<E> {
         self.link.load(Ordering::Acquire).map_addr(|addr| addr & !FLAGS)
     }
 
-    /// Calls `visit` on each slot of the chain until it returns `Some`.
+    /// Calls `visit` on each slot of the chain until `visit` returns `Some`.
     ///
     /// # Safety
     /// The caller is pinned, or the only user of the chain.
@@ -183,8 +183,8 @@ impl<E> Bucket<E> {
                 }
             }
             let next = bucket.next();
-            // SAFETY: an overflow bucket is freed with its segment, which is retired through the
-            // epoch, so not while the caller is pinned.
+            // SAFETY: an overflow bucket is freed with its segment, and the segment is retired
+            // through the epoch, so not while the caller is pinned.
             bucket = unsafe { next.as_ref() }?;
         }
     }
@@ -208,7 +208,7 @@ impl<E> Bucket<E> {
         }
     }
 
-    /// Stores a tagged pointer in a free slot; appends an overflow bucket if there is none. The
+    /// Stores a tagged pointer in a free slot; appends an overflow bucket if no slot is free. The
     /// chain is locked, or not yet shared.
     fn put(&self, tagged: *mut E) {
         debug_assert_ne!(tagged.addr() & ADDRESS, 0, "a slot without an entry is null");
@@ -247,7 +247,7 @@ impl<E> Segment<E> {
         }
     }
 
-    /// Bytes that it takes, without overflow buckets.
+    /// Bytes of the segment, without overflow buckets.
     fn allocated_bytes(&self) -> usize {
         size_of::<Self>()
     }
@@ -258,10 +258,12 @@ impl<E> Segment<E> {
     }
 
     /// # Safety
-    /// It came from [`Segment::new`], no thread can reach it any more, and it is freed only once.
+    /// The segment came from [`Segment::new`], no thread can reach it any more, and it is freed
+    /// only once.
     unsafe fn free(segment: *mut Self) {
-        // SAFETY: `Segment::new` allocated it with the layout of a box of it; each overflow bucket
-        // is a box owned by the link before it. By the contract this is the only access.
+        // SAFETY: `Segment::new` allocated the segment with the layout of a box of it; each
+        // overflow bucket is a box owned by the link before it. By the contract there is no other
+        // access.
         unsafe {
             let segment = Box::from_raw(segment);
             for bucket in &segment.buckets {
@@ -282,7 +284,7 @@ impl<E> Directory<E> {
 
     #[inline]
     fn slot(&self, hash: u64) -> &AtomicPtr<Segment<E>> {
-        // Two shifts, because a directory of depth 0 would need one by 64.
+        // Two shifts, because a directory of depth 0 would need a shift by 64.
         let index = (hash >> 1 >> (63 - self.depth)) as usize;
         &self.segments[index]
     }
@@ -327,7 +329,7 @@ impl<E: Keyed + 'static> HashIndex<E> {
         prefetch(self.segment(hash, guard).home(hash));
     }
 
-    /// The address of the first entry in the home bucket of `hash` whose tag matches; null if there
+    /// The address of the first entry in the home bucket of `hash` with the same tag; null if there
     /// is none. The entry is not read.
     #[inline]
     pub fn candidate(&self, hash: u64, guard: &Guard) -> *const E {
@@ -354,8 +356,7 @@ impl<E: Keyed + 'static> HashIndex<E> {
     /// # Safety
     /// `entry` points to a valid entry with exactly this key. Once linked it stays valid until it
     /// is unlinked by [`HashIndex::remove`] *and* has then been retired through
-    /// [`hyades_platform::reclaim`], or until the index is gone and so are all guards pinned
-    /// before.
+    /// [`hyades_platform::reclaim`], or until the index and all guards pinned before are gone.
     ///
     /// # Panics
     /// If the address has more than 48 bits, which no supported system returns unless asked to.
@@ -382,8 +383,8 @@ impl<E: Keyed + 'static> HashIndex<E> {
                 return Err(existing);
             }
             home.put(entry.cast_mut().map_addr(|addr| addr | tag_of(hash)));
-            // Relaxed: only a hint for growing, and a sum for `len`. Counted under the lock, so
-            // that the removal of the entry is not counted before.
+            // Relaxed: only a hint for growing, and a sum for `len`. Counted under the lock, so the
+            // removal of the entry is not counted before.
             let entries = segment.entries.fetch_add(1, Ordering::Relaxed) + 1;
             home.unlock();
             if entries >= SEGMENT_FULL {
@@ -393,13 +394,13 @@ impl<E: Keyed + 'static> HashIndex<E> {
         }
     }
 
-    /// Unlinks `entry` if it is the one under `key`; returns whether it was.
+    /// Unlinks `entry` if present under `key`; returns whether it was.
     pub fn remove(&self, key: &[u8], hash: u64, entry: *const E, guard: &Guard) -> bool {
         self.take(key, hash, entry, guard).is_some()
     }
 
-    /// As [`HashIndex::remove`], but returns the pointer that was linked. Unlike a pointer made
-    /// from a reference that the index returned, it may be used to free the entry.
+    /// As [`HashIndex::remove`], but returns the linked pointer. Unlike a pointer made from a
+    /// reference returned by the index, the linked pointer may be used to free the entry.
     pub fn take(&self, key: &[u8], hash: u64, entry: *const E, guard: &Guard) -> Option<*const E> {
         debug_assert_eq!(hash, self.hash(key));
         let tagged = entry.cast_mut().map_addr(|addr| addr | tag_of(hash));
@@ -434,7 +435,7 @@ impl<E: Keyed + 'static> HashIndex<E> {
         self.segments(guard).map(|(_, s)| s.entries.load(Ordering::Relaxed) as usize).sum()
     }
 
-    /// Bytes of its directory and segments, without overflow buckets and entries.
+    /// Bytes of the directory and segments, without overflow buckets and entries.
     pub fn bytes(&self, guard: &Guard) -> usize {
         let segments = self.segments(guard).count() * size_of::<Segment<E>>();
         segments + size_of_val(&*self.directory(guard).segments)
@@ -445,8 +446,8 @@ impl<E: Keyed + 'static> HashIndex<E> {
         self.len(guard) == 0
     }
 
-    /// Calls `visit` for every entry, in no order. An entry that is linked throughout is visited
-    /// exactly once; entries linked or unlinked meanwhile may or may not be visited.
+    /// Calls `visit` for every entry, in no order. An entry linked throughout is visited exactly
+    /// once; entries linked or unlinked meanwhile may or may not be visited.
     pub fn for_each<'g>(&self, guard: &'g Guard, mut visit: impl FnMut(&'g E)) {
         for (from, segment) in self.segments(guard) {
             for bucket in &segment.buckets {
@@ -470,9 +471,9 @@ impl<E: Keyed + 'static> HashIndex<E> {
         walk::first_of(from, depth) == from || self.hash(entry.key()) >= from
     }
 
-    /// The segments, each once, and the hash from which on its entries were not in the segments
-    /// before. One that is split or merged meanwhile is returned as it was or as it is: each step
-    /// skips the whole hash range of the segment it returned.
+    /// The segments, each once, and the first hash whose entries were not in the segments before. A
+    /// segment split or merged meanwhile is returned as it was or as it is: each step skips the
+    /// whole hash range of the returned segment.
     fn segments<'g>(&self, guard: &'g Guard) -> impl Iterator<Item = (u64, &'g Segment<E>)> {
         let mut next = Some(0);
         std::iter::from_fn(move || {
@@ -491,8 +492,8 @@ impl<E> Drop for HashIndex<E> {
         let growth = self.growth.get_mut().unwrap_or_else(PoisonError::into_inner);
         let bytes = growth.segments * size_of::<Segment<E>>();
         let free = move || {
-            // SAFETY: the index is gone, and so are all guards pinned before, so this is the only
-            // access. Each segment is freed once: the step skips the other slots that point to it.
+            // SAFETY: the index is gone, and so are all guards pinned before, so there is no other
+            // access. Each segment is freed once: the step skips the other slots of the segment.
             unsafe {
                 let directory = Box::from_raw(directory);
                 let mut at = 0;
@@ -503,8 +504,8 @@ impl<E> Drop for HashIndex<E> {
                 }
             }
         };
-        // SAFETY: no guard pinned from now on can reach the directory; it is freed after all
-        // others.
+        // SAFETY: no guard pinned from now on can reach the directory; the directory is freed after
+        // all other guards.
         unsafe { retire(&guard, bytes, free) };
     }
 }

@@ -1,20 +1,19 @@
-//! Kept rows and kept index entries: they have left their index, and open snapshots still hold
-//! them.
+//! Kept rows and kept index entries: removed from their index, and still held by open snapshots.
 //!
 //! A deleted row that a snapshot holds is in the way of readers of the present, and so is an index
-//! entry that matches an earlier version of its row alone: a scan passes each of them, again and
-//! again. So garbage collection moves both out of the index, into a tree of kept ones beside it.
-//! Readers of the present never look there. A reader of a snapshot looks into the index first, and
-//! into this tree afterwards.
+//! entry that matches only an earlier version of its row: every scan passes over both. So garbage
+//! collection moves both out of the index, into a kept tree beside the index. Readers of the
+//! present never look into the kept tree. A reader of a snapshot looks into the index first, and
+//! into the kept tree afterwards.
 //!
 //! **Invariant.** A row or an entry that an open snapshot holds is in its index or in the kept
-//! tree. For it is inserted here *before* it leaves the index, and removed from here when no
-//! snapshot is open below the version that ended it. So a reader of a snapshot that has not found
-//! it in the index finds it here, if it looks here *after* that.
+//! tree. For the row is inserted here *before* leaving the index, and removed from here when no
+//! snapshot is open below the version that ended the row. So a reader of a snapshot that has not
+//! found the row in the index finds the row here, if the reader looks here *after* the index.
 //!
-//! Of one key there may be several in the tree, each with the version that ended it, and one in the
-//! index besides. At most one of all these records has a row as of a snapshot: each was inserted
-//! after the one before it was deleted, in the same epoch or a later one.
+//! The tree may have several records of one key, each with the version that ended the record, and
+//! the index may have one more. At most one of all these records has a row as of a snapshot: each
+//! record was inserted after the previous record was deleted, in the same epoch or a later one.
 
 use super::key::KeyBytes;
 use super::record::Record;
@@ -36,7 +35,7 @@ const END_BYTES: usize = size_of::<u64>();
 
 /// A kept row or entry.
 pub(crate) struct KeptItem<T> {
-    /// The key that it had in its index, then the version that ended it.
+    /// The key in the index, then the version that ended the row or entry.
     full_key: Box<[u8]>,
     pub content: T,
 }
@@ -49,7 +48,7 @@ impl<T> Keyed for KeptItem<T> {
 }
 
 impl<T> KeptItem<T> {
-    /// The key that it had in its index.
+    /// The key in the index.
     #[inline]
     pub fn index_key(&self) -> &[u8] {
         &self.full_key[..self.full_key.len() - END_BYTES]
@@ -60,20 +59,20 @@ impl<T> KeptItem<T> {
     }
 }
 
-/// A key, then a version that ended what has this key.
+/// A key, then a version that ended the row or entry with this key.
 fn full_key(key: &[u8], end: Tid) -> KeyBytes {
     let mut full = KeyBytes::from_slice(key);
     full.extend_from_slice(&end.bits().to_be_bytes());
     full
 }
 
-/// Those kept that have left one index.
+/// The kept rows or entries of one index.
 pub(crate) struct KeptTree<T: Send + Sync + 'static> {
-    /// Raised before an insertion, lowered after a removal. Relaxed: a reader that needs one that
-    /// is kept has found the index without it, which happened after it was counted.
+    /// Raised before an insertion, lowered after a removal. Relaxed: a reader that needs a kept row
+    /// has found the index without the row, and the row left the index after being counted.
     count: AtomicUsize,
     shape: KeyShape,
-    /// Created when something is kept for the first time.
+    /// Created at the first insertion.
     tree: OnceLock<OrderedIndex<KeptItem<T>, ()>>,
 }
 
@@ -94,8 +93,9 @@ impl<S> KeptRecord<S> {
     /// The record.
     #[inline]
     pub fn get(&self) -> &Record<S> {
-        // SAFETY: the record is retired by `KeptTree::remove_row` alone, together with what this
-        // is in, or freed with the table. The guard under which this was found was pinned before.
+        // SAFETY: the record is retired by `KeptTree::remove_row` alone, together with the item
+        // that contains the pointer, or freed with the table. The guard under which the item was
+        // found was pinned before.
         unsafe { &*self.0 }
     }
 
@@ -105,8 +105,8 @@ impl<S> KeptRecord<S> {
     }
 }
 
-/// What a scan of an index and its kept tree calls for each key: with what the index has under it,
-/// and with those that are kept.
+/// Called by a scan of an index and its kept tree for each key, with the entry of the index and
+/// with the kept items.
 pub(crate) type VisitMerged<'v, 'g, E, T> =
     dyn FnMut(Option<&'g E>, &[&'g KeptItem<T>]) -> ControlFlow<()> + 'v;
 
@@ -119,13 +119,13 @@ pub(crate) struct KeysInOrder<'k> {
 }
 
 impl<T: Send + Sync + 'static> KeptTree<T> {
-    /// Beside an index whose keys have this length, if they have one.
+    /// Creates the tree of an index with keys of this length, if all have the same length.
     pub fn new(key_bytes: Option<usize>) -> Self {
         let shape = key_bytes.map_or(KeyShape::Variable, |n| KeyShape::Fixed(n + END_BYTES));
         KeptTree { count: AtomicUsize::new(0), shape, tree: OnceLock::new() }
     }
 
-    /// The tree, unless it is empty. Asked by readers after they have looked into the index.
+    /// The tree, unless empty. Called by readers after a look into the index.
     #[inline]
     fn there(&self) -> Option<&OrderedIndex<KeptItem<T>, ()>> {
         if self.count.load(Ordering::Relaxed) == 0 || broken!(OverlookKept) {
@@ -134,7 +134,8 @@ impl<T: Send + Sync + 'static> KeptTree<T> {
         self.tree.get()
     }
 
-    /// Keeps what `end` has ended. Returns its bytes here; `None` if it is kept already.
+    /// Keeps a row or entry that `end` has ended. Returns the bytes used here; `None` if already
+    /// kept.
     pub fn insert(&self, key: &[u8], end: Tid, content: T, guard: &Guard) -> Option<usize> {
         let tree = self.tree.get_or_init(|| OrderedIndex::new(self.shape));
         let full = full_key(key, end);
@@ -147,34 +148,35 @@ impl<T: Send + Sync + 'static> KeptTree<T> {
             Inserted::New(_) => Some(bytes),
             Inserted::Exists(..) => {
                 self.count.fetch_sub(1, Ordering::Relaxed);
-                // SAFETY: it came from a box just now, and was not linked.
+                // SAFETY: the pointer came from a box just now, and was not linked.
                 drop(unsafe { Box::from_raw(fresh) });
                 None
             }
         }
     }
 
-    /// Removes what is kept under this key and version, and retires it. It stays readable while the
-    /// guard is pinned.
+    /// Removes and retires the item kept under this key and version. The item stays readable while
+    /// the guard is pinned.
     fn take<'g>(&self, key: &[u8], end: Tid, guard: &'g Guard) -> Option<&'g KeptItem<T>> {
         let (tree, full) = (self.tree.get()?, full_key(key, end));
         let found = tree.find(&full, guard)?;
         let unlinked = tree.take(&full, found, &NoHooks, &|()| (), guard)?;
         self.count.fetch_sub(1, Ordering::Relaxed);
         let unlinked = Retired(unlinked.cast_mut());
-        // SAFETY: `insert` made it from a box. It was unlinked just now, by this thread alone, so
-        // it is retired once, and freed after every guard that is pinned now.
+        // SAFETY: `insert` made the pointer from a box. The item was unlinked just now, by this
+        // thread alone, so the item is retired once, and freed after every guard that is pinned
+        // now.
         unsafe { retire(guard, found.bytes(), move || drop(Box::from_raw(unlinked.into_inner()))) };
         Some(found)
     }
 
-    /// Removes what is kept under this key and version. Returns its bytes here.
+    /// Removes the item kept under this key and version. Returns the bytes freed here.
     pub fn remove(&self, key: &[u8], end: Tid, guard: &Guard) -> Option<usize> {
         self.take(key, end, guard).map(KeptItem::bytes)
     }
 
-    /// Visits what is kept under a key, that which ended first at first. For a reader that has
-    /// looked into the index before.
+    /// Visits the items kept under a key, in the order of their ends. For a reader that has looked
+    /// into the index before.
     pub fn visit<'g>(
         &'g self,
         key: &[u8],
@@ -189,7 +191,7 @@ impl<T: Send + Sync + 'static> KeptTree<T> {
         });
     }
 
-    /// Whether something is kept under this key that `end`, or a later version, has ended.
+    /// Whether an item is kept under this key that `end`, or a later version, has ended.
     pub fn has_later(&self, key: &[u8], end: Tid, guard: &Guard) -> bool {
         let mut has_later = false;
         self.visit(key, guard, |kept| {
@@ -199,18 +201,18 @@ impl<T: Send + Sync + 'static> KeptTree<T> {
         has_later
     }
 
-    /// Visits everything that is kept.
+    /// Visits every kept item.
     pub fn for_each(&self, guard: &Guard, visit: impl FnMut(&KeptItem<T>)) {
         if let Some(tree) = self.tree.get() {
             tree.for_each(guard, visit);
         }
     }
 
-    /// Visits the keys of a range, in order, of its index and of this tree, for a reader of a
+    /// Visits the keys of a range, in order, of the index and of this tree, for a reader of a
     /// snapshot. `on_leaf` is called with the entries of the index ahead of their visits.
     ///
-    /// A leaf of the index is read before the kept keys up to its last entry are. So a key that the
-    /// leaf does not have was moved, if it was, before the kept ones are looked for.
+    /// A leaf of the index is read before the kept keys up to its last entry. So a key that is not
+    /// in the leaf was moved, if at all, before the search among the kept items.
     pub fn merge<'g, E, G>(
         &'g self,
         index: &OrderedIndex<E, G>,
@@ -222,7 +224,7 @@ impl<T: Send + Sync + 'static> KeptTree<T> {
         E: Keyed + Send + Sync + 'static,
         G: Default + Send + Sync + 'static,
     {
-        // What is kept under an excluded key has a longer key in its tree.
+        // An item kept under an excluded key has a longer key in this tree.
         let passed = match keys.lower {
             Bound::Excluded(key) if !keys.descending => Some(key),
             _ => None,
@@ -249,9 +251,10 @@ impl<S: Stamp> KeptTree<KeptRecord<S>> {
         let kept = self.take(key, end, guard)?;
         let record_bytes = kept.content.get().allocated_bytes();
         let record = Retired(kept.content.pointer().cast_mut());
-        // SAFETY: the record has left its index before, so this tree alone had it, and it has left
-        // that just now, by this thread alone: it is retired once, and no guard pinned from now on
-        // finds it. As in `TableData`'s drop, the pointer is made from a reference.
+        // SAFETY: the record has left its index before, so this tree alone had the record, and the
+        // record has left this tree just now, by this thread alone: the record is retired once, and
+        // no guard pinned from now on finds the record. As in `TableData`'s drop, the pointer is
+        // made from a reference.
         unsafe { retire(guard, record_bytes, move || Record::free(record.into_inner())) };
         Some(kept.bytes() + record_bytes)
     }
@@ -261,8 +264,8 @@ impl<T: Send + Sync + 'static> Drop for KeptTree<T> {
     fn drop(&mut self) {
         let (guard, mut left) = (hyades_platform::reclaim::pin(), Vec::new());
         self.for_each(&guard, |kept| left.push(std::ptr::from_ref(kept)));
-        // SAFETY: the tree is being dropped, and sessions keep tables alive, so no thread finds
-        // what is in it; each was made from a box, and is visited once. The pointers are made from
+        // SAFETY: the tree is being dropped, and sessions keep tables alive, so no thread finds the
+        // items; each was made from a box, and is visited once. The pointers are made from
         // references, as in `TableData`'s drop.
         left.into_iter().for_each(|kept| drop(unsafe { Box::from_raw(kept.cast_mut()) }));
     }
@@ -272,17 +275,17 @@ impl<T: Send + Sync + 'static> Drop for KeptTree<T> {
 struct Merging<'m, 'g, E, T: Send + Sync + 'static> {
     kept: &'g KeptTree<T>,
     keys: KeysInOrder<'m>,
-    /// The last key that was visited in the index: all up to it are done.
+    /// The last key visited in the index: all keys up to `passed` are done.
     passed: Option<&'m [u8]>,
     guard: &'g Guard,
     visit: &'m mut VisitMerged<'m, 'g, E, T>,
 }
 
-/// What is kept under one key.
+/// The items kept under one key.
 type KeptOfKey<'g, T> = SmallVec<[&'g KeptItem<T>; 2]>;
 
 impl<'g, E: Keyed, T: Send + Sync + 'static> Merging<'_, 'g, E, T> {
-    /// Visits the next entries of the index, in the order of the scan, and what is kept up to key
+    /// Visits the next entries of the index, in the order of the scan, and the kept items up to key
     /// `last`, or up to the end of the range.
     fn visit_up_to(&mut self, last: Option<&[u8]>, entries: &[&'g E]) -> ControlFlow<()> {
         let mut entries = entries.iter().copied().peekable();
@@ -292,7 +295,8 @@ impl<'g, E: Keyed, T: Send + Sync + 'static> Merging<'_, 'g, E, T> {
         entries.try_for_each(|entry| (self.visit)(Some(entry), &[]))
     }
 
-    /// Visits what is kept up to key `last`, and the entries before it and under the same keys.
+    /// Visits the kept items up to key `last`, and the entries before the items and under the same
+    /// keys.
     fn merge(
         &mut self,
         tree: &'g OrderedIndex<KeptItem<T>, ()>,

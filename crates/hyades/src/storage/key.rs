@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use std::ops::Deref;
 
 /// A key of integer columns, assembled in registers and stored as whole words. The hash function
-/// and the indexes load a key by words at once; after stores of single columns these loads would
+/// and the indexes load a key by words at once; after stores of single columns the loads would
 /// stall until the stores have left the store buffer.
 #[derive(Clone, Copy)]
 pub(crate) struct PackedKey {
@@ -34,7 +34,7 @@ impl PackedKey {
         bytes.is_some_and(|bytes| (1..=PACKED).contains(&bytes))
     }
 
-    /// Appends one column, for which there is room; `None` if the value does not fit the type.
+    /// Appends one column that fits; `None` if the value does not fit the type.
     #[inline(always)]
     pub fn with(self, value: &Value<'_>, kind: Type) -> Option<PackedKey> {
         let half = |v: u32| PackedKey { bits: self.bits << 32 | u128::from(v), len: self.len + 4 };
@@ -60,14 +60,14 @@ impl PackedKey {
 }
 
 /// Whether two keys are equal. `memcmp` may load more bytes than it compares, and so wait for a
-/// record's second cache line although the key is in the first, which was prefetched.
+/// record's second cache line although the key is in the first, prefetched line.
 #[inline]
 pub fn same(a: &[u8], b: &[u8]) -> bool {
     let n = a.len();
     if n != b.len() {
         return false;
     }
-    // Words from the front, then the last word, which may overlap the one before it.
+    // Words from the front, then the last word, possibly overlapping the previous word.
     let word =
         |key: &[u8], at| u64::from_le_bytes(key[at..at + 8].try_into().expect("eight bytes"));
     let half = |key: &[u8], at| u32::from_le_bytes(key[at..at + 4].try_into().expect("four bytes"));
@@ -81,15 +81,15 @@ pub fn same(a: &[u8], b: &[u8]) -> bool {
     }
 }
 
-/// The length of a key as records and entries store it. It must not be truncated: the size of the
-/// allocation that they free is computed from it.
+/// The length of a key as stored by records and entries. Must not be truncated: it determines the
+/// size of the allocation to free.
 pub fn stored_len(key: &[u8]) -> u32 {
     u32::try_from(key.len()).expect("a key of less than 4 GiB")
 }
 
 const INLINE: usize = 48;
 
-/// A length that no inline key has, and at which no inline append fits.
+/// A length of no inline key; no inline append fits at this length.
 const LONG: usize = INLINE + 1;
 
 /// The bytes of an encoded key; a short key is stored inline, without an allocation.
@@ -98,7 +98,7 @@ pub(crate) struct KeyBytes {
     /// Length of the inline bytes, or [`LONG`].
     len: usize,
     short: [u8; INLINE],
-    /// All bytes of a key that did not fit inline; else empty.
+    /// All bytes of a key too long to be inline; else empty.
     long: Vec<u8>,
 }
 
@@ -115,7 +115,7 @@ impl KeyBytes {
         key
     }
 
-    /// Replaces the key, which must not be [`LONG`], by a packed one.
+    /// Replaces the key, which must not be [`LONG`], by a packed key.
     #[inline(always)]
     pub fn set_packed(&mut self, key: PackedKey) {
         debug_assert!(self.long.is_empty(), "a long key is not replaced by a packed one");
@@ -239,10 +239,10 @@ const ESCAPED_ZEROS: [u8; 64] = {
     bytes
 };
 
-/// Where the first zero byte is, or the length if there is none.
+/// The position of the first zero byte, or the length if there is none.
 #[inline]
 fn first_zero(bytes: &[u8]) -> usize {
-    // Of a word without a zero byte, no bit is left; else the lowest one is of the first zero byte.
+    // Of a word without a zero byte, no bit is left; else the lowest bit is of the first zero byte.
     let zero_in = |word: &[u8; 8]| {
         const ONES: u64 = u64::from_le_bytes([1; 8]);
         let word = u64::from_le_bytes(*word);
@@ -257,7 +257,7 @@ fn first_zero(bytes: &[u8]) -> usize {
             return 8 * at + within;
         }
     }
-    // The last word overlaps the one before it, which has no zero byte.
+    // The last word overlaps the previous word, where no zero byte was found.
     zero_in(last).map_or(bytes.len(), |within| bytes.len() - 8 + within)
 }
 
@@ -282,9 +282,9 @@ fn push_escaped(out: &mut KeyBytes, bytes: &[u8]) {
 /// The bytes of columns, as they stand in a row.
 pub(crate) type ColumnBytes = SmallVec<[u8; 64]>;
 
-/// Takes a column that is not nullable off the front of a key, and appends its bytes to `out`, as
-/// they stand in a row. `None` if the key does not begin with a column of this type. Whether a text
-/// is UTF-8 is not checked.
+/// Takes a non-nullable column off the front of a key, and appends its bytes to `out`, as they
+/// stand in a row. `None` if the key does not begin with a column of this type. A text is not
+/// checked for UTF-8.
 pub(crate) fn take_column(key: &mut &[u8], kind: Type, out: &mut ColumnBytes) -> Option<()> {
     match kind {
         Type::I32 | Type::U32 => {
@@ -337,8 +337,8 @@ pub(crate) fn width(kind: Type, nullable: bool) -> Option<usize> {
     if nullable { None } else { kind.width() }
 }
 
-/// Turns `key` into the smallest byte string above every key that starts with it. Returns false
-/// if there is none (the key is all `FF`), which means "no upper bound".
+/// Turns `key` into the smallest byte string above every key that starts with `key`. Returns false
+/// if there is none (the key is all `FF`): "no upper bound".
 pub(crate) fn successor_of_prefix(key: &mut KeyBytes) -> bool {
     while let Some(last) = key.last_mut() {
         if *last < 0xFF {
@@ -479,7 +479,7 @@ mod tests {
                 value.with_bytes(|row| assert_eq!(&bytes[..], row));
             }
             prop_assert!(rest.is_empty());
-            // A key that is cut short has not all columns.
+            // A key cut short has not all columns.
             let cut = key.len() - 1 - (b as usize) % key.len();
             let mut rest = &key[..cut];
             let mut taken = ColumnBytes::new();

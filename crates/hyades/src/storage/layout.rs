@@ -1,4 +1,4 @@
-//! The byte layout of rows, which follows from their table's schema.
+//! The byte layout of rows, determined by the schema of their table.
 
 use super::key::{self, KeyBytes, PackedKey};
 use super::schema::{MAX_ROW_BYTES, Schema};
@@ -9,8 +9,8 @@ use crate::error::Abort;
 ///
 /// A row is: a null bitmap of 8 bytes if any column is nullable; the 8-byte columns; the 4-byte
 /// columns; one `u32` per variable-length column, the end of its bytes within the tail; the `Bool`
-/// columns; the `Fixed` columns; the tail. All little-endian. Records store it as whole 8-byte
-/// words, the last one zero-padded.
+/// columns; the `Fixed` columns; the tail. All little-endian. Records store a row as whole 8-byte
+/// words, the last word zero-padded.
 #[derive(Debug)]
 pub(crate) struct Layout {
     /// The table's number as declared in this process, for error values.
@@ -28,11 +28,11 @@ pub(crate) struct Layout {
     pub key_set: u64,
     /// The set of variable-length columns.
     pub variable_set: u64,
-    /// The set of columns that these rows do not have, see [`super::short_rows`].
+    /// The set of columns left out of these rows, see [`super::short_rows`].
     pub left_out: u64,
 }
 
-/// The offset of a column that is left out: beyond every row.
+/// The offset of a left-out column: beyond every row.
 const NOWHERE: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug)]
@@ -50,7 +50,7 @@ impl Layout {
         Layout::without(schema, table, 0)
     }
 
-    /// The layout of rows without the columns of this set. The others keep their numbers.
+    /// The layout of rows without the columns of this set. Other columns keep their numbers.
     pub fn without(schema: &Schema, table: u32, left_out: u64) -> Layout {
         debug_assert!(schema.columns.len() <= 64, "sets of columns have 64 bits");
         let has_nulls = schema.columns.iter().any(|c| c.nullable);
@@ -64,7 +64,7 @@ impl Layout {
             .collect();
         let mut at = if has_nulls { 8 } else { 0 };
         let mut variable = Vec::new();
-        // `Fixed(n)` comes last, because only the tail follows it, which needs no alignment.
+        // `Fixed(n)` comes last: only the tail follows, and the tail needs no alignment.
         let rank = |kind: Type| match kind {
             Type::I64 | Type::U64 | Type::F64 => 0,
             Type::I32 | Type::U32 => 1,
@@ -213,7 +213,7 @@ impl Layout {
         }
     }
 
-    /// Whether `row`, read from disk, is a possible row of this table: every offset inside it,
+    /// Whether `row`, read from disk, is a possible row of this table: every offset inside the row,
     /// every text UTF-8. A row that passes never makes a reader panic.
     pub fn is_valid(&self, row: &[u8]) -> bool {
         if row.len() < self.fixed_bytes || row.len() > MAX_ROW_BYTES {
@@ -249,7 +249,7 @@ impl Layout {
         Some(key)
     }
 
-    /// The primary key of a row given as its values, which fit their columns.
+    /// The primary key of a row given as its values, all fitting their columns.
     #[inline]
     pub fn primary_key(&self, row: &[Value<'_>], out: &mut KeyBytes) {
         if let Some(packed) = self.pack_key(|_, at| &row[at as usize]) {
@@ -272,7 +272,7 @@ fn value_into_tail(value: &Value<'_>, out: &mut Vec<u8>) {
     value.with_bytes(|bytes| out.extend_from_slice(bytes));
 }
 
-/// The layout of the small table that unit tests of rows share.
+/// The layout of a small table, shared by unit tests of rows.
 #[cfg(test)]
 pub(crate) fn layout_of_tests() -> Layout {
     let schema = Schema::new("t")

@@ -28,7 +28,7 @@ pub(crate) mod value;
 pub(crate) mod wanted;
 pub(crate) mod window;
 
-/// What storage keeps in a row or a gap for logging and concurrency control.
+/// The data kept by storage in a row or a gap for logging and concurrency control.
 pub trait Stamp: Default + Send + Sync + 'static {}
 
 impl<S: Default + Send + Sync + 'static> Stamp for S {}

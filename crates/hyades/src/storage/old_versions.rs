@@ -1,26 +1,26 @@
 //! Older versions of rows, for readers of earlier states, chained behind the row.
 //!
 //! A version is an image of the whole row, or a *part*: the words that its successor has changed. A
-//! part is what a short transaction costs a writer of a long row. It is put over the image of the
-//! successor, which is in the row, or behind it. So while a reader may want a part, its successor
-//! stays: where that is overwritten and not wanted itself, the part becomes an image
-//! ([`OldVersions::detach`]).
+//! part is the cost of a short transaction for a writer of a long row. A part is put over the image
+//! of the successor, in the row or in a version behind the row. So while a reader may want a part,
+//! its successor stays: where the successor is overwritten and not wanted itself, the part becomes
+//! an image ([`OldVersions::detach`]).
 //!
-//! The newest version is in the row itself. [`Record::older`] refers to the version before it, that
-//! one to the one before, and so on. A writer keeps the version that it overwrites only if a reader
-//! may want it, so a chain may have gaps, and *a link may dangle*: memory is used again, without
-//! being unlinked, once no reader is below the TID of what ended its versions. A reader as of TID t
-//! never follows such a link. It follows the link of a version that began after t, and the version
-//! behind that, in which it is interested, ended after t. It was kept, since the reader was there
-//! when it was overwritten, and its memory is not used again before the reader has gone. A reader
-//! as of an epoch reads as of the last TID of that.
-//! `research/model/src/snapshots.rs` visits every interleaving of this.
+//! The newest version is in the row itself. [`Record::older`] refers to the version before, and
+//! each version to the version before itself. A writer keeps the version that it overwrites only if
+//! a reader may want the version, so a chain may have gaps, and *a link may dangle*: memory is used
+//! again, without unlinking, once no reader is below the TID that ended its versions. A reader as
+//! of TID t never follows such a link. It follows the link of a version that began after t, and the
+//! version behind this link, in which the reader is interested, ended after t. The version was
+//! kept, since the reader was there at the overwrite, and its memory is not used again before the
+//! reader has gone. A reader as of an epoch reads as of the last TID of the epoch.
+//! `research/model/src/snapshots.rs` visits every interleaving of these steps.
 //!
-//! Two kinds of readers may *look* behind a dangling link all the same: one that was ended because
-//! versions took too much memory, in the moment before it notices, and one that finds the row
-//! locked and asks whether its version was kept by now. So all words are atomic, lengths are
-//! clipped to their chunk, a chunk is freed through the epoch of memory reclamation, and a version
-//! names its row: before and after it is read, as under a sequence lock.
+//! Two kinds of readers may *look* behind a dangling link all the same: a reader that was ended
+//! because versions took too much memory, in the moment before the reader notices, and a reader
+//! that finds the row locked and asks whether its version was kept by now. So all words are atomic,
+//! lengths are clipped to their chunk, a chunk is freed through the epoch of memory reclamation,
+//! and a version names its row: before and after the read, as under a sequence lock.
 
 mod chunks;
 
@@ -38,8 +38,8 @@ use std::sync::{Mutex, OnceLock};
 const UNIT_WORDS: usize = 2;
 
 /// Words of a version ahead of its content: the address of the row's record, stored last; the
-/// version word, with [`PART`]; the TID of the transaction that ended it; the link to the version
-/// before it, below the length of the content in bytes.
+/// version word, with [`PART`]; the TID of the transaction that ended the version; the link to the
+/// version before, below the length of the content in bytes.
 const HEAD_WORDS: usize = 4;
 
 /// In a version word: the content is a part. Versions are not locked.
@@ -53,18 +53,18 @@ pub(crate) struct OldVersions {
     /// `numbers`) before it is freed.
     directories: Box<[OnceLock<ChunkDirectory>]>,
     numbers: Mutex<Numbers>,
-    /// Bytes of all chunks, and of those that sessions have begun to fill. Relaxed: they only tell
-    /// when to end readers.
+    /// Bytes of all chunks, and of the chunks that sessions have begun to fill. Relaxed: the counts
+    /// only tell when to end readers.
     bytes: AtomicU64,
     filling: AtomicU64,
-    /// At replay: no record to come reads as of a lower TID than this.
+    /// At replay: no record to come reads as of a lower TID.
     floor: AtomicU64,
 }
 
 /// Where one session stores versions.
 #[derive(Default)]
 pub(crate) struct OldVersionWriter {
-    /// The chunk that it fills: its number, and the next free unit.
+    /// The chunk being filled: its number, and the next free unit.
     chunk: Option<(u32, usize)>,
     /// The highest TID that ended a version in the chunk.
     last_end: Tid,
@@ -77,7 +77,7 @@ pub(crate) enum OldVersion<'a> {
     Absent,
 }
 
-/// What a version states of itself.
+/// The statement of a version about itself.
 struct Head {
     seen: u64,
     end: Tid,
@@ -89,12 +89,12 @@ struct Head {
 struct Stored<'g> {
     /// Its version word.
     seen: u64,
-    /// Whether the content is a part: runs of words, each after a word that states the index of the
-    /// first, and below that their number.
+    /// Whether the content is a part: runs of words, each run after a word with the index of the
+    /// first and, in the lower half, their number.
     is_part: bool,
-    /// What ended it.
+    /// The TID of the end.
     end: Tid,
-    /// The link to the version before it.
+    /// The link to the version before.
     older: u32,
     content: &'g [AtomicU64],
     /// Of the content, in bytes.
@@ -105,9 +105,9 @@ struct Stored<'g> {
 }
 
 impl Stored<'_> {
-    /// Whether it has not been replaced. What was read of it before is then of this version:
-    /// another one, even of the same row in the same place, has another version word or another
-    /// end.
+    /// Whether the version has not been replaced. The words read before are then of this version:
+    /// any other version, even of the same row in the same place, has another version word or
+    /// another end.
     fn is_there(&self) -> bool {
         fence(Ordering::Acquire);
         self.head.iter().zip(self.read).all(|(word, read)| word.load(Ordering::Relaxed) == read)
@@ -126,8 +126,8 @@ impl Stored<'_> {
         words.iter().map(|word| word.load(Ordering::Relaxed)).collect()
     }
 
-    /// Puts a part over the image of its successor. False if it does not fit, which only the
-    /// content of another row does not.
+    /// Puts a part over the image of its successor. False if the part does not fit; only the
+    /// content of another row does not fit.
     #[must_use]
     fn put_over(&self, image: &mut [u64]) -> bool {
         let mut rest = self.content.get(..self.len / 8).unwrap_or(&[]);
@@ -166,11 +166,11 @@ pub(crate) struct Overwritten<'r, S> {
     pub seen: u64,
     /// The transaction that overwrites it.
     pub end: Tid,
-    /// The lowest TID that any reader reads as of, or a lower one.
+    /// The lowest TID that any reader reads as of, or a lower TID.
     pub lowest: Tid,
 }
 
-/// What names a row.
+/// The address, as the name of a row.
 fn address<S>(record: &Record<S>) -> u64 {
     std::ptr::from_ref(record).addr() as u64
 }
@@ -188,9 +188,9 @@ impl Default for OldVersions {
 }
 
 impl OldVersions {
-    /// Keeps the version of a row that is overwritten: the bytes in `changed` alone, if that is
-    /// given. The caller has set the row's lock bit, and changes the row afterwards. Returns false
-    /// if there was no room: the readers that want the version have to be ended.
+    /// Keeps the version of a row that is overwritten: only the bytes in `changed`, if given. The
+    /// caller has set the row's lock bit, and changes the row afterwards. Returns false if there
+    /// was no room: the readers that want the version have to be ended.
     #[must_use]
     pub fn keep<S>(
         &self,
@@ -222,8 +222,8 @@ impl OldVersions {
     }
 
     /// Makes the newest kept version of a row an image, if it is a part of the version that is
-    /// overwritten, which is not kept, and a reader may want it, or one behind it. Returns false if
-    /// there was no room, as [`OldVersions::keep`].
+    /// overwritten, and the overwritten version is not kept, and a reader may want the part or a
+    /// version behind it. Returns false if there was no room, as [`OldVersions::keep`].
     #[must_use]
     pub fn detach<S>(
         &self,
@@ -261,9 +261,9 @@ impl OldVersions {
         let chunk = self.chunk(number, guard).expect("a chunk stays while it is filled");
         chunk.versions.store(chunk.versions.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         let words = &chunk.words[unit * UNIT_WORDS..];
-        // Release: a reader that finds its version replaced also finds that it was ended.
+        // Release: a reader that finds its version replaced also finds itself ended.
         words[0].store(0, Ordering::Release);
-        // A reader of a word stored below finds, afterwards, that the version was replaced.
+        // A reader of a word stored below finds, afterwards, the version replaced.
         fence(Ordering::Release);
         words[1].store(head.seen, Ordering::Relaxed);
         words[2].store(head.end.bits(), Ordering::Relaxed);
@@ -283,7 +283,7 @@ impl OldVersions {
         true
     }
 
-    /// The version behind a link, if it is one of this row.
+    /// The version behind a link, if of this row.
     fn at<'g, S>(&self, link: u32, record: &Record<S>, guard: &'g Guard) -> Option<Stored<'g>> {
         if link == 0 {
             return None;
@@ -305,7 +305,8 @@ impl OldVersions {
         stored.is_there().then_some(stored)
     }
 
-    /// The newest version behind a row for which `is_wanted` holds, called for one after the other.
+    /// The newest version behind a row for which `is_wanted` holds; called for one version after
+    /// the other.
     fn find<'g, S>(
         &self,
         record: &Record<S>,
@@ -314,8 +315,8 @@ impl OldVersions {
     ) -> Option<Stored<'g>> {
         let mut link = record.older.load(Ordering::Acquire);
         let mut above = u64::MAX;
-        // The chain ends where the row did not exist yet. Behind a link that dangles, which only a
-        // reader that was ended follows, a later version may be stored by now.
+        // The chain ends where the row did not exist yet. Behind a dangling link, followed only by
+        // a reader that was ended, a later version may be stored by now.
         while let Some(stored) = self.at(link, record, guard).filter(|stored| stored.seen < above) {
             if is_wanted(&stored) {
                 return Some(stored);
@@ -326,8 +327,8 @@ impl OldVersions {
     }
 
     /// Reads the version of a row as of TID `as_of`, into `arena` memory, and its version word. The
-    /// caller has seen that the version in the row began later. `None` if that is being overwritten
-    /// and is needed: then it is to be read again.
+    /// caller has seen that the version in the row began later. `None` if the row is needed and
+    /// being overwritten: then the row is to be read again.
     pub fn read<'a, S>(
         &self,
         record: &Record<S>,
@@ -335,7 +336,7 @@ impl OldVersions {
         arena: &'a Bump,
         guard: &Guard,
     ) -> Option<(u64, OldVersion<'a>)> {
-        // The last image ahead of the version, or in its place, and the parts behind that.
+        // The last image ahead of the version, or in its place, and the parts behind the image.
         let (mut image, mut parts) = (None, SmallVec::<[Stored<'_>; 4]>::new());
         let found = self.find(record, guard, |stored| {
             let is_found = word::tid(stored.seen) <= as_of;
@@ -360,8 +361,8 @@ impl OldVersions {
         }
     }
 
-    /// Puts parts, the newest first, over the image ahead of them, which is in the row if `image`
-    /// is `None`. `None` if the row is being overwritten.
+    /// Puts parts, the newest first, over the image ahead of them; the image is in the row if
+    /// `image` is `None`. `None` if the row is being overwritten.
     fn put_together<'a, S>(
         record: &Record<S>,
         image: Option<Stored<'_>>,
@@ -395,11 +396,11 @@ impl OldVersions {
     }
 
     /// Whether there is a version behind a row, not an absent one, that a reader as of a TID from
-    /// `oldest` to `newest` may want, and for which `is_it` holds. That is given the version's
+    /// `oldest` to `newest` may want, and for which `is_it` holds. `is_it` is given the version's
     /// bytes, as a record has them, or `None` for a part. The caller holds the row's lock.
     ///
-    /// A row of which no reader may want such a version is absent to each of them, whether its
-    /// record is found or not, if it is absent in place.
+    /// If no reader may want such a version of a row that is absent in place, the row is absent to
+    /// every reader, whether its record is found or not.
     pub fn any_wanted<S>(
         &self,
         record: &Record<S>,
@@ -409,7 +410,8 @@ impl OldVersions {
     ) -> bool {
         let (mut bytes, mut found) = (Vec::new(), false);
         self.find(record, guard, |stored| {
-            // Those behind have ended before. One that is replaced no reader wants any more.
+            // Versions further behind have ended before. A replaced version is not wanted by any
+            // reader.
             if stored.end <= oldest {
                 return true;
             }
@@ -427,14 +429,14 @@ impl OldVersions {
         found
     }
 
-    /// What ended version `tid` of a row, if that version was kept.
+    /// Returns the TID that ended version `tid` of a row, if the version was kept.
     pub fn end_of<S>(&self, record: &Record<S>, tid: Tid, guard: &Guard) -> Option<Tid> {
         let stored = self.find(record, guard, |kept| word::tid(kept.seen) <= tid)?;
         (word::tid(stored.seen) == tid).then_some(stored.end)
     }
 
-    /// Reads the version with the version word `seen`, into `arena` memory, if it was kept as an
-    /// image: then its row may be about to change. The caller has copied the row before.
+    /// Reads the version with the version word `seen`, into `arena` memory, if kept as an image:
+    /// then its row may be about to change. The caller has copied the row before.
     pub fn kept<'a, S>(
         &self,
         record: &Record<S>,
@@ -448,7 +450,7 @@ impl OldVersions {
             return None;
         }
         let copied = stored.copy(arena);
-        // A version that is replaced was of no reader's interest: this is another one.
+        // A replaced version was of no reader's interest: the copy is of another version.
         stored.is_there().then_some(copied)
     }
 }

@@ -1,4 +1,4 @@
-//! Which builder a handle comes from.
+//! The builder that a handle comes from.
 
 use hyades_platform::random::Random;
 
@@ -26,7 +26,7 @@ impl Origin {
         self.0
     }
 
-    /// Whether a handle of this origin may be used with what `declared` declared.
+    /// Whether a handle of this origin may be used with objects declared by `declared`.
     #[inline(always)]
     pub fn fits(self, declared: Origin) -> bool {
         self == declared || self == Origin::BY_HAND

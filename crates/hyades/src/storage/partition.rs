@@ -1,9 +1,9 @@
 //! Partitions of the rows, for a concurrency control that runs the transactions of a partition one
-//! after the other: which partition an access touches.
+//! after the other: the partitions touched by an access.
 //!
 //! A value of a partition column has one of [`SLOTS`] slots, whatever the number of partitions, so
-//! that a set of slots is a word that procedures can state. Nothing on disk depends on partitions:
-//! each opening may declare others.
+//! a set of slots is a word that procedures can state. Nothing on disk depends on partitions: each
+//! opening may declare others.
 
 use super::range::Range;
 use super::schema::{PartitionSpec, Schema};
@@ -15,8 +15,9 @@ use std::ops::Bound;
 /// Partitions are folded from this many slots.
 pub(crate) const SLOTS: u32 = 64;
 
-/// A set of partitions, named by values of the partition columns: what a transaction or procedure
-/// states that it will access, see [`crate::Transaction::hold`] and [`crate::Builder::on`].
+/// A set of partitions, named by values of the partition columns: a transaction's or procedure's
+/// statement of the partitions it will access, see [`crate::Transaction::hold`] and
+/// [`crate::Builder::on`].
 ///
 /// ```
 /// use hyades::Partitions;
@@ -29,23 +30,23 @@ pub struct Partitions(pub(crate) u64);
 
 impl Partitions {
     /// Every partition: for a transaction that writes replicated tables, or scans all of a
-    /// partitioned one and writes. It enters them when it first writes.
+    /// partitioned table and writes. The transaction enters the partitions at its first write.
     pub const ALL: Partitions = Partitions(u64::MAX);
 
-    /// The partition of the rows with this value in their partition column. Integers of any width
-    /// with the same value are in the same partition.
+    /// The partition of the rows with the value in the partition column. Integers of any width with
+    /// the same value are in the same partition.
     pub fn of<'v>(value: impl Into<Value<'v>>) -> Partitions {
         Partitions(1 << slot_of(&value.into()))
     }
 
-    /// These, and the partition of this value.
+    /// These partitions, and the partition of this value.
     pub fn with<'v>(self, value: impl Into<Value<'v>>) -> Partitions {
         Partitions(self.0 | Partitions::of(value).0)
     }
 }
 
-/// Whether two values of a column are one in keys, and so in slots. Values of -0.0 and 0.0 are
-/// equal, but other rows are between them.
+/// Whether two values of a column are the same in keys, and so in slots. Values of -0.0 and 0.0 are
+/// equal, but other rows are between the two.
 pub(crate) fn is_same_in_keys(a: &Value<'_>, b: &Value<'_>) -> bool {
     match (a, b) {
         (Value::F64(a), Value::F64(b)) => a.to_bits() == b.to_bits(),
@@ -73,30 +74,31 @@ pub(crate) fn members(set: u64) -> impl Iterator<Item = usize> {
         .map(|set| set.trailing_zeros() as usize)
 }
 
-/// FNV-1a, with its upper half folded into the lower one.
+/// FNV-1a, with the upper half folded into the lower half.
 fn fnv(bytes: &[u8]) -> u64 {
     let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01B3);
     let hash = bytes.iter().fold(0xCBF2_9CE4_8422_2325, step);
     hash ^ hash >> 32
 }
 
-/// The partitions that an access touches.
+/// The partitions touched by an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TouchedPartitions {
-    /// The partition of this slot.
+    /// The partition of the slot.
     One(u32),
     All,
-    /// Any one will do: replicated rows are read, which change only while all are held.
+    /// Any partition will do: replicated rows are read, and change only while all partitions are
+    /// held.
     Any,
 }
 
 impl TouchedPartitions {
-    /// Whether a call that has stated these slots may access them.
+    /// Whether a call with these stated slots may access the partitions.
     pub fn check_stated(self, stated: u64) -> Result<(), Abort> {
         let is_stated = match self {
             TouchedPartitions::One(slot) => stated >> slot & 1 == 1,
             TouchedPartitions::All => stated == u64::MAX,
-            // It holds one.
+            // The call holds a partition.
             TouchedPartitions::Any => true,
         };
         if is_stated { Ok(()) } else { Err(Abort::OutsidePartitions) }
@@ -106,16 +108,16 @@ impl TouchedPartitions {
 /// How the rows of a table are spread over partitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TablePartitions {
-    /// All rows are in the partition of this slot.
+    /// All rows are in the partition of the slot.
     Whole(u32),
-    /// By the value of a column, and its position in the primary key if there is one.
+    /// By the value of a column, and the column's position in the primary key, if any.
     By { column: u16, in_key: Option<u16> },
     /// Rows belong to every partition.
     Replicated,
 }
 
 /// How the rows of the declared tables are spread, by names. Calls that were logged before they ran
-/// end as they did only where that has not changed.
+/// have the same outcome again only if the spread has not changed.
 pub(crate) fn declarations(schemas: &[Schema]) -> BTreeMap<String, String> {
     let declaration = |(number, schema): (usize, &Schema)| {
         let spread = match schema.partitions {
@@ -129,7 +131,7 @@ pub(crate) fn declarations(schemas: &[Schema]) -> BTreeMap<String, String> {
 }
 
 impl TablePartitions {
-    /// How the table with this number is spread. Its schema has no fault.
+    /// How the table with the number is spread. The schema has no fault.
     pub fn new(schema: &Schema, number: u32) -> Self {
         match schema.partitions {
             PartitionSpec::Whole => TablePartitions::Whole(number % SLOTS),
@@ -141,7 +143,8 @@ impl TablePartitions {
         }
     }
 
-    /// What an access to one row touches whose partition value is `value`, if that is known.
+    /// Returns the partitions touched by an access to one row; `value` returns the row's slot, if
+    /// known.
     #[inline]
     fn touched(
         self,
@@ -158,22 +161,23 @@ impl TablePartitions {
         }
     }
 
-    /// What an access by primary key or row id touches.
+    /// Returns the partitions touched by an access by primary key or row id.
     #[inline]
     pub fn of_key(self, key: &[Value<'_>], writes: bool) -> TouchedPartitions {
         let value = |_, in_key: Option<u16>| in_key.map(|at| slot_of(&key[usize::from(at)]));
         self.touched(value, writes)
     }
 
-    /// What writing this row touches.
+    /// Returns the partitions touched by writing a row.
     #[inline]
     pub fn of_row(self, row: &[Value<'_>]) -> TouchedPartitions {
         self.touched(|column, _| Some(slot_of(&row[usize::from(column)])), true)
     }
 
-    /// What a scan of an index over these columns touches: one partition if both bounds begin with
-    /// the same values up to the partition column, and that is in the primary key. Otherwise rows
-    /// may change their partition, and leave index entries behind which still lead to them.
+    /// Returns the partitions touched by a scan of an index over these columns: one partition if
+    /// both bounds begin with the same values up to the partition column, and this column is in the
+    /// primary key. Otherwise rows may change their partition, and leave index entries behind; the
+    /// entries still lead to the rows.
     pub fn of_range(self, columns: &[u16], range: &Range<'_>) -> TouchedPartitions {
         let fixed = |column, in_key: Option<u16>| {
             in_key?;
@@ -191,8 +195,9 @@ impl TablePartitions {
         self.touched(fixed, false)
     }
 
-    /// What looking for a unique key of an index over these columns touches, beside the partition
-    /// of the row that would have it. All if rows may change their partition, as for scans.
+    /// Returns the partitions touched by a search for a unique key of an index over these columns,
+    /// beside the partition of the row with the key. All if rows may change their partition, as for
+    /// scans.
     pub fn of_unique(self, columns: &[u16]) -> TouchedPartitions {
         match self {
             TablePartitions::By { column, in_key }
@@ -281,8 +286,8 @@ mod tests {
         assert!(fault(twice).contains("twice"));
     }
 
-    /// Rows without a primary key may change their partition: an index entry from before leads to a
-    /// row that is in another one by now.
+    /// Rows without a primary key may change their partition: an old index entry leads to a row in
+    /// another partition.
     #[test]
     fn indexes_over_rows_that_may_move_touch_all() {
         let notes = Schema::new("notes").column("shop", Type::I32).unique("by_shop", &["shop"]);
@@ -293,7 +298,7 @@ mod tests {
         assert_eq!(table.of_row(&five), TouchedPartitions::One(5));
     }
 
-    /// Zeros of both signs are equal, and two keys: rows of both are in a range between them.
+    /// Zeros of both signs are equal, and two keys: rows of both are in a range between the zeros.
     #[test]
     fn a_range_between_zeros_touches_all() {
         let schema = Schema::new("points").column("x", Type::F64).column("n", Type::I64);
@@ -303,7 +308,7 @@ mod tests {
         assert_eq!(by_x.of_range(&[0, 1], &bounds(&minus, &plus)), TouchedPartitions::All);
         let slot = TouchedPartitions::One(slot_of(&Value::F64(0.0)));
         assert_eq!(by_x.of_range(&[0, 1], &bounds(&plus, &plus)), slot);
-        // The same if it comes before the partition column.
+        // The same if the column comes before the partition column.
         let by_n = TablePartitions::new(&schema.partition_by("n"), 0);
         let (low, high) = ([minus[0], Value::I64(3)], [plus[0], Value::I64(3)]);
         assert_eq!(by_n.of_range(&[0, 1], &bounds(&low, &high)), TouchedPartitions::All);

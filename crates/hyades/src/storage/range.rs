@@ -4,7 +4,7 @@ use super::value::Value;
 use std::ops::Bound;
 
 /// A key range. Bounds are key prefixes: an included upper bound includes every key that starts
-/// with it, an excluded lower bound excludes every key that starts with it.
+/// with the bound, an excluded lower bound excludes every key that starts with the bound.
 #[derive(Clone, Copy, Debug)]
 pub struct Range<'k> {
     /// The lower bound.
@@ -13,6 +13,6 @@ pub struct Range<'k> {
     pub upper: Bound<&'k [Value<'k>]>,
     /// Whether to scan from the upper bound downwards.
     pub descending: bool,
-    /// At most this many rows.
+    /// The maximum number of rows.
     pub limit: usize,
 }

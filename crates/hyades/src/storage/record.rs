@@ -1,14 +1,14 @@
 //! One row in memory: its version word, lock, stamp, key and bytes.
 //!
 //! A record is one allocation: header, key bytes, then an inline block for the row. A row that
-//! outgrows its block moves to a separate block, and one that has shrunk far below a separate block
-//! moves to a smaller one, or back; a separate block that it leaves is retired through the epoch,
-//! so a pinned reader may go on reading it. All row bytes are atomic words. A reader that races
-//! with a writer may read torn bytes, which the version word shows, but never reads outside a
+//! outgrows its block moves to a separate block, and a row that has shrunk far below a separate
+//! block moves to a smaller block, or back; the separate block left behind is retired through the
+//! epoch, so a pinned reader may go on reading it. All row bytes are atomic words. A reader that
+//! races with a writer may read torn bytes, detected by the version word, but never reads outside a
 //! block: the row's length is stored in the block itself and never exceeds its capacity.
 //!
-//! A record does not know its table: what its bytes mean, and how they are read and written from
-//! elsewhere, is in [`super::row_access`].
+//! A record does not know its table: the meaning of the bytes, and access to rows from elsewhere,
+//! is in [`super::row_access`].
 
 mod block;
 
@@ -57,25 +57,25 @@ pub struct Record<S> {
     /// See [`word`]. Written under the write lock ([`word::LOCKED`] or [`WRITER`], depending on the
     /// concurrency control), with Release, after the row's bytes; read with Acquire.
     pub word: AtomicU64,
-    /// What the logging protocol, and some concurrency controls, keep of the row.
+    /// The data of the logging protocol, and of some concurrency controls, about the row.
     pub stamp: S,
     /// The row's current block. Replaced only under the write lock.
     block: AtomicPtr<AtomicU64>,
-    /// What holds the row, see [`WRITER`]; not used by optimistic concurrency control.
+    /// The holder of the row, see [`WRITER`]; not used by optimistic concurrency control.
     pub lock: AtomicU32,
-    /// Number of secondary index entries that point here, stale ones included. The record stays in
-    /// its primary index until it is 0.
+    /// Number of secondary index entries that point to the record, stale entries included. The
+    /// record stays in its primary index until the number is 0.
     pub entries: AtomicU32,
     key_len: u32,
-    /// The version before the one in the row, see [`super::old_versions`]; 0 if there is none.
-    /// Written under the write lock.
+    /// The version before the version in the row, see [`super::old_versions`]; 0 if there is no
+    /// such version. Written under the write lock.
     pub(super) older: AtomicU32,
 }
 
-/// The part of a block's head word that states the row's length.
+/// The part of a block's head word with the row's length.
 const LEN_MASK: u64 = u32::MAX as u64;
 
-/// Maximum number of cache lines that a prefetch of a row loads, to spare those loaded before.
+/// Maximum number of cache lines that a prefetch of a row loads, to spare the lines loaded before.
 const MOST_LINES: usize = 5;
 
 fn words_for(bytes: usize) -> usize {
@@ -87,20 +87,19 @@ impl<S: Default> Record<S> {
         let key_at = std::mem::size_of::<Self>();
         let block_at = key_at + words_for(key_len) * 8;
         let size = block_at + (1 + inline_words) * 8;
-        // Large records are aligned to a cache line, which header, key and first columns then
-        // share.
+        // Large records are aligned to a cache line, to be shared by header, key and first columns.
         let align = if size >= 192 { 64 } else { 16 };
         (Allocation::from_size_align(size, align).expect("a record's size"), block_at)
     }
 
     /// Allocates a record with this version word and lock word, and an empty row with room for
-    /// `row_bytes`. The caller owns it until it is linked into an index.
+    /// `row_bytes`. The caller owns the record until it is linked into an index.
     pub fn new(key: &[u8], row_bytes: usize, version: u64, lock: u32) -> *mut Record<S> {
         let inline_words = words_for(row_bytes);
         let key_len = stored_len(key);
         let (allocation, block_at) = Self::allocation(key.len(), inline_words);
         // SAFETY: the allocation is not of size zero, and `allocation` places all parts inside it,
-        // aligned to 8. All that is read later is initialised here: header, key, the block's head
+        // aligned to 8. Everything read later is initialised here: header, key, the block's head
         // and words.
         unsafe {
             let base = alloc(allocation);
@@ -130,12 +129,12 @@ impl<S: Default> Record<S> {
         }
     }
 
-    /// Bytes that [`Record::free`] frees.
+    /// Number of bytes freed by [`Record::free`].
     pub fn allocated_bytes(&self) -> usize {
         let [inline, current] =
             [self.inline_block(), self.block.load(Ordering::Acquire)].map(|block| {
                 // SAFETY: the heads of both blocks are atomic. The inline block lives as long as
-                // the record, the current one while the caller is pinned or holds the lock.
+                // the record, the current block while the caller is pinned or holds the lock.
                 unsafe { ((*block).load(Ordering::Relaxed) >> 32) as usize }
             });
         let (allocation, _) = Self::allocation(self.key_len as usize, inline);
@@ -146,10 +145,11 @@ impl<S: Default> Record<S> {
     /// Frees a record.
     ///
     /// # Safety
-    /// It came from [`Record::new`], and no other reference to it exists or can be obtained.
+    /// The record came from [`Record::new`], and no other reference to the record exists or can be
+    /// obtained.
     pub unsafe fn free(record: *mut Record<S>) {
-        // SAFETY: by the contract this is the only access. The layout is recomputed from the same
-        // numbers, and a block that is not the inline one came from `new_block`.
+        // SAFETY: by the contract there is no other access. The layout is recomputed from the same
+        // numbers, and a block other than the inline block came from `new_block`.
         unsafe {
             let this = &*record;
             // The inline block's head states its capacity, which never changes.
@@ -165,12 +165,13 @@ impl<S: Default> Record<S> {
     }
 }
 
-/// Prefetches the memory that a record of this size will probably be allocated at soon: allocators
+/// Prefetches the memory of the probable next allocation of a record of this size: allocators
 /// mostly proceed to the next address, and rows are often inserted in sequence. Otherwise the first
 /// atomic read-modify-write after writing a record (on the leaf) waits for all lines of the record.
 #[inline]
 fn prefetch_next_allocation(base: *const u8, size: usize) {
-    // For the next record it would be too late, so this is the one after it.
+    // A prefetch for the next record would be too late, so the prefetch is for the record after
+    // next.
     prefetch_bytes(base, 2 * size, size.min(MOST_LINES * 64));
 }
 
@@ -179,21 +180,21 @@ impl<S> Record<S> {
     #[inline]
     pub fn key(&self) -> &[u8] {
         // SAFETY: the key bytes follow the header in the same allocation, were initialised by `new`
-        // and never change. They are outside the extent of `&self`: tree borrows permits this
-        // access, stacked borrows forbids it (docs/reliability.md).
+        // and never change. The bytes are outside the extent of `&self`: tree borrows permits this
+        // access, stacked borrows forbids the access (docs/reliability.md).
         unsafe {
             let at = (self as *const Self).cast::<u8>().add(std::mem::size_of::<Self>());
             std::slice::from_raw_parts(at, self.key_len as usize)
         }
     }
 
-    /// Prefetches `len` bytes of a record's row from `offset` on, provided that the row is in its
-    /// inline block. Any address is allowed.
+    /// Prefetches `len` bytes of a record's row from `offset` on, if the row is in its inline
+    /// block. Any address is allowed.
     #[inline]
     pub fn prefetch_row(record: *const Self, key_len: usize, (offset, len): (usize, usize)) {
         let row_at = std::mem::size_of::<Self>() + words_for(key_len) * 8 + 8;
         let start = record.cast::<u8>().wrapping_add(row_at + offset);
-        // The cache line of `start`, and every further one that the bytes reach into.
+        // The cache line of `start`, and every further line with some of the bytes.
         for at in (0..len + 63).step_by(64).take(MOST_LINES) {
             prefetch(start.wrapping_add(at.min(len)));
         }
@@ -202,7 +203,7 @@ impl<S> Record<S> {
     fn inline_block(&self) -> *mut AtomicU64 {
         let at = std::mem::size_of::<Self>() + words_for(self.key_len as usize) * 8;
         // SAFETY: the inline block is in the record's own allocation. The result is only compared,
-        // and read by `free`, which owns the allocation.
+        // and read by `free`, the owner of the allocation.
         unsafe { (self as *const Self).cast::<u8>().add(at).cast::<AtomicU64>().cast_mut() }
     }
 
@@ -211,11 +212,11 @@ impl<S> Record<S> {
     pub(super) fn block(&self) -> (&[AtomicU64], usize) {
         // Acquire: pairs with the Release that published the block, after its head was initialised.
         let block = self.block.load(Ordering::Acquire);
-        // SAFETY: the block is the inline one, or `store_row` published it; its head states its
-        // capacity, which never changes. A replaced block is retired through the epoch. This
-        // function is safe because each `&Record` either has the lifetime of a pinned guard, as
-        // indexes return it, or belongs to the record's only owner: `&self` keeps the block from
-        // being freed.
+        // SAFETY: the block is the inline block, or `store_row` published the block; its head
+        // states its capacity and never changes the capacity. A replaced block is retired through
+        // the epoch. This function is safe because each `&Record` either has the lifetime of a
+        // pinned guard, as indexes return it, or belongs to the record's only owner: `&self` keeps
+        // the block from being freed.
         unsafe {
             let head = (*block).load(Ordering::Relaxed);
             let words = std::slice::from_raw_parts(block.add(1), (head >> 32) as usize);
@@ -225,12 +226,13 @@ impl<S> Record<S> {
         }
     }
 
-    /// The row's length in bytes. It may change at any time unless the caller holds a lock.
+    /// Returns the row's length in bytes. The length may change at any time unless the caller holds
+    /// a lock.
     pub fn row_len(&self) -> usize {
         self.block().1
     }
 
-    /// Appends the row's bytes to `out`. Without a lock they may be torn, which the version word
+    /// Appends the row's bytes to `out`. Without a lock the bytes may be torn, as the version word
     /// shows.
     #[inline]
     pub(super) fn read_row(&self, out: &mut Vec<u8>) {
@@ -256,12 +258,12 @@ impl<S> Record<S> {
         let word = |at: usize| words.get(at).map_or(0, |word| word.load(Ordering::Relaxed));
         let (at, shift) = (offset / 8, offset % 8 * 8);
         let low = word(at) >> shift;
-        // It may span two words.
+        // The value may span two words.
         let high = if shift > 32 { word(at + 1) << (64 - shift) } else { 0 };
         (low | high) as u32
     }
 
-    /// Copies the row's first `len` bytes, or all of it if it is shorter, into `arena` memory.
+    /// Copies the row's first `len` bytes, or the whole of a shorter row, into `arena` memory.
     #[inline]
     pub(super) fn read_prefix_into<'a>(&self, len: usize, arena: &'a Bump) -> &'a [u8] {
         let (words, row_len) = self.block();
@@ -274,8 +276,8 @@ impl<S> Record<S> {
         self.block().0.first().map_or(0, |word| word.load(Ordering::Relaxed))
     }
 
-    /// Copies the words that contain `len` bytes from `offset` on into `arena` memory. Returns them
-    /// as bytes, with the offset at which they begin.
+    /// Copies the words with the `len` bytes from `offset` on into `arena` memory. Returns the
+    /// words as bytes, with the offset of the first.
     #[inline]
     pub(super) fn read_window_into<'a>(
         &self,
@@ -306,7 +308,7 @@ impl<S> Record<S> {
         store_part(&words[whole.len()..], 0, tail);
     }
 
-    /// Replaces the whole row. The caller holds the write lock. Returns the length it had.
+    /// Replaces the whole row. The caller holds the write lock. Returns the previous length.
     pub(super) fn store_row(&self, bytes: &[u8], guard: &Guard) -> usize {
         debug_assert!(bytes.len() as u64 <= LEN_MASK, "a row's length fits its block's head");
         let (inline, old) = (self.inline_block(), self.block.load(Ordering::Relaxed));
@@ -318,29 +320,29 @@ impl<S> Record<S> {
         }
         // SAFETY: the inline block is in the record's own allocation; its head is atomic.
         let inline_words = unsafe { (*inline).load(Ordering::Relaxed) >> 32 } as usize;
-        // A reader that still reads the inline block, which the row has left before, may see words
-        // of both rows, as if the row were overwritten in place.
+        // A reader that still reads the inline block, left by the row before, may see words of both
+        // rows, as if the row were overwritten in place.
         let fresh = if needed <= inline_words { inline } else { new_block(needed) };
         store_block(fresh, bytes);
         // Release: a reader that sees the block sees its head and words.
         self.block.store(fresh, Ordering::Release);
         if old != inline {
-            // SAFETY: the old block came from an earlier `store_row`. It was replaced just now,
-            // under the write lock, so it is retired once, and it is freed after every reader that
+            // SAFETY: the old block came from an earlier `store_row`. The block was replaced just
+            // now, under the write lock, so it is retired once, and freed after every reader that
             // is pinned now has unpinned.
             unsafe { retire_block(old, guard) };
         }
         old_len
     }
 
-    /// The link to the version before the one in the row. The caller holds the write lock.
+    /// The link to the version before the version in the row. The caller holds the write lock.
     pub(super) fn older(&self) -> u32 {
         self.older.load(Ordering::Relaxed)
     }
 
     /// Sets [`word::LOCKED`], whatever protects the row: a reader without a lock must not accept a
-    /// half-written row. The caller has the row's write protection, and keeps it until it stores
-    /// a new version word. Returns the version word before.
+    /// half-written row. The caller has the row's write protection, and keeps it until storing a
+    /// new version word. Returns the version word before.
     pub fn set_locked(&self) -> u64 {
         let seen = self.word.load(Ordering::Relaxed);
         debug_assert!(
@@ -352,8 +354,8 @@ impl<S> Record<S> {
         seen
     }
 
-    /// Sets [`word::LOCKED`] in a row that only this thread may change, without a lock: it holds
-    /// the row's partition. Returns the version word before.
+    /// Sets [`word::LOCKED`] in a row that only this thread may change, without a lock: the thread
+    /// holds the row's partition. Returns the version word before.
     #[inline]
     pub fn lock_in_turn(&self) -> u64 {
         let seen = self.word.load(Ordering::Relaxed);
@@ -369,7 +371,8 @@ impl<S> Record<S> {
         self.word.store(version, Ordering::Release);
     }
 
-    /// Tries to set [`word::LOCKED`] on a record whose word is `expected`; returns whether it did.
+    /// Tries to set [`word::LOCKED`] on a record whose word is `expected`; returns whether the bit
+    /// was set.
     #[inline]
     pub fn try_lock(&self, expected: u64) -> bool {
         debug_assert_eq!(expected & word::DEAD, 0, "a dead record is not locked again");
@@ -414,8 +417,8 @@ fn copy_words<'a>(words: &[AtomicU64], arena: &'a Bump) -> &'a [u8] {
     let layout = Allocation::array::<u64>(words.len()).expect("a row's size");
     let out = arena.alloc_layout(layout).cast::<u64>().as_ptr();
     let load = |word: &AtomicU64| word.load(Ordering::Relaxed).to_le();
-    // SAFETY: `out` has room for all words, and each is written once before all are read as bytes.
-    // The memory lives as long as the borrow of the arena.
+    // SAFETY: `out` has room for all words, and each word is written once before all are read as
+    // bytes. The memory lives as long as the borrow of the arena.
     unsafe {
         // Four at a time: the compiler does not unroll atomic loads.
         let (fours, rest) = words.as_chunks::<4>();

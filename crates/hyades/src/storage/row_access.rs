@@ -1,4 +1,4 @@
-//! Rows in records: how they are read and written, whole or shortened. See [`super::short_rows`].
+//! Rows in records: reads and writes of whole and shortened rows. See [`super::short_rows`].
 
 use super::layout::Layout;
 use super::record::Record;
@@ -12,11 +12,11 @@ use bumpalo::Bump;
 use hyades_platform::reclaim::Guard;
 use std::sync::atomic::Ordering;
 
-/// A part of a row that was copied.
+/// A copied part of a row.
 #[derive(Clone, Copy)]
 pub(crate) struct RowPart<'a> {
     pub bytes: &'a [u8],
-    /// The offset in the row at which the bytes begin.
+    /// The offset of the bytes in the row.
     pub base: usize,
     /// The row's null bitmap, if the bytes are a window with some fixed-width columns only.
     pub nulls: Option<u64>,
@@ -36,25 +36,25 @@ impl<S: Stamp> TableData<S> {
         self.short.as_ref().map_or(&self.layout, |short| &short.layout)
     }
 
-    /// Whether some of these columns are not in the rows of records, but in their keys.
+    /// Whether some of the columns are not in the rows of records, but in their keys.
     #[inline]
     pub fn needs_key(&self, columns: Columns) -> bool {
         self.record_layout().left_out & columns.0 != 0
     }
 
-    /// The layout of what a read of these columns returns.
+    /// The layout of the result of a read of these columns.
     #[inline]
     pub fn layout_read(&self, columns: Columns) -> &Layout {
         if self.needs_key(columns) { &self.layout } else { self.record_layout() }
     }
 
-    /// Whether these bytes, from a log, can be the key of a record, as far as its row depends on
-    /// it.
+    /// Whether the bytes, from a log, can be the key of a record, as far as the record's row
+    /// depends on the key.
     pub fn accepts_key(&self, key: &[u8]) -> bool {
         self.short.is_none() || is_key(&self.layout, key)
     }
 
-    /// The bytes that a row takes in a record.
+    /// The size of a row in a record, in bytes.
     pub fn bytes_in_record(&self, row: &[u8]) -> usize {
         match &self.short {
             None => row.len(),
@@ -62,7 +62,7 @@ impl<S: Stamp> TableData<S> {
         }
     }
 
-    /// Appends a whole row to `out`. Without a lock it may be torn, which the version word shows.
+    /// Appends a whole row to `out`. Without a lock the row may be torn, as the version word shows.
     pub fn read_row(&self, record: &Record<S>, out: &mut Vec<u8>) {
         let (begin, whole) = (out.len(), &self.layout);
         match &self.short {
@@ -84,7 +84,7 @@ impl<S: Stamp> TableData<S> {
         }
     }
 
-    /// Copies a whole row into `arena` memory. Without a lock it may be torn.
+    /// Copies a whole row into `arena` memory. Without a lock the row may be torn.
     pub fn read_row_into<'a>(&self, record: &Record<S>, arena: &'a Bump) -> &'a [u8] {
         match &self.short {
             None => record.read_row_into(arena),
@@ -93,7 +93,7 @@ impl<S: Stamp> TableData<S> {
     }
 
     /// Copies the part of a row that a read of these columns needs, into `arena` memory, in the
-    /// layout [`TableData::layout_read`]. Without a lock it may be torn.
+    /// layout [`TableData::layout_read`]. Without a lock the part may be torn.
     #[inline]
     pub fn read_part<'a>(
         &self,
@@ -125,7 +125,7 @@ impl<S: Stamp> TableData<S> {
         }
     }
 
-    /// The whole row, in `arena` memory, of the first `most` bytes of a record's short one.
+    /// The whole row, in `arena` memory, of the first `most` bytes of a record's short row.
     fn read_whole_up_to<'a>(
         &self,
         short: &ShortRows,
@@ -158,8 +158,8 @@ impl<S: Stamp> TableData<S> {
         arena.alloc_slice_copy(&out)
     }
 
-    /// The whole row, in `arena` memory, of an older version of a record: its bytes are as those of
-    /// a record.
+    /// The whole row, in `arena` memory, of an older version of a record, given with the bytes in
+    /// the form of a record's.
     pub fn whole_row<'a>(&self, record: &Record<S>, row: &'a [u8], arena: &'a Bump) -> &'a [u8] {
         match &self.short {
             None => row,

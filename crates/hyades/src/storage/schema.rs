@@ -13,9 +13,9 @@ pub const MAX_COLUMNS: usize = 64;
 pub const MAX_ROW_BYTES: usize = 16 << 20;
 
 /// Maximum length of an encoded primary key in bytes, and of the encoded columns of a secondary
-/// index (without the row's primary key, which follows them). Fixed-width columns take their width,
-/// text and bytes two bytes more than their length and one more for each zero byte, and each
-/// nullable column of a secondary index one more.
+/// index (without the row's primary key, which comes after the columns). Fixed-width columns take
+/// their width, text and bytes two bytes more than their length and one more for each zero byte,
+/// and each nullable column of a secondary index one more.
 pub const MAX_KEY_BYTES: usize = 4 << 20;
 
 /// How the primary index is organised.
@@ -33,8 +33,8 @@ pub(crate) struct ColumnSpec {
     pub name: String,
     pub kind: Type,
     pub nullable: bool,
-    /// What rows get that were written without the column, as bytes in a row. Not stored: it is
-    /// used only by the opening that adds the column.
+    /// The value, as bytes in a row, for rows written without the column. Not stored: used only by
+    /// the opening that adds the column.
     #[serde(skip)]
     pub default: Option<Vec<u8>>,
 }
@@ -46,7 +46,8 @@ pub(crate) struct IndexSpec {
     pub unique: bool,
 }
 
-/// How the rows of a table are spread over partitions. Not stored: nothing on disk depends on it.
+/// How the rows of a table are spread over partitions. Not stored: nothing on disk depends on
+/// partitions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum PartitionSpec {
     /// The table is in one partition.
@@ -78,10 +79,10 @@ pub struct Schema {
     pub(crate) indexes: Vec<IndexSpec>,
     #[serde(skip)]
     pub(crate) partitions: PartitionSpec,
-    /// See [`Schema::growing_rows`]. Not stored: nothing on disk depends on it.
+    /// See [`Schema::growing_rows`]. Not stored: nothing on disk depends on this field.
     #[serde(skip)]
     pub(crate) growing_rows: bool,
-    /// See [`Schema::key_once`]. Not stored: nothing on disk depends on it.
+    /// See [`Schema::key_once`]. Not stored: nothing on disk depends on this field.
     #[serde(skip)]
     pub(crate) key_once: bool,
     /// The first error in the description, reported when the table is declared.
@@ -106,7 +107,7 @@ impl Schema {
         }
     }
 
-    /// Adds a column that is never null. Columns are numbered in the order in which they are added.
+    /// Adds a column that is never null. Columns are numbered in the order of their addition.
     pub fn column(self, name: &str, kind: Type) -> Self {
         self.add(name, kind, false, None)
     }
@@ -118,8 +119,8 @@ impl Schema {
     }
 
     /// Adds a column that is never null. If an existing table does not have the column, its rows
-    /// get `default` there when the database is opened. After that the default has no effect: it
-    /// may be changed or left out, and a row that is inserted has a value for every column.
+    /// get `default` there when the database is opened. Afterwards the default has no effect: the
+    /// default may be changed or left out, and an inserted row has a value for every column.
     ///
     /// ```
     /// # use hyades::{Database, Schema, Type, Value};
@@ -153,7 +154,7 @@ impl Schema {
         self.add(name, kind, false, default)
     }
 
-    /// Adds a column that may be null, with a default as [`Schema::column_with_default`].
+    /// Adds a nullable column, with a default as [`Schema::column_with_default`].
     pub fn nullable_with_default<'v>(
         mut self,
         name: &str,
@@ -191,8 +192,7 @@ impl Schema {
         self
     }
 
-    /// Sets the primary key's columns, which must not be nullable. A key or index names a column
-    /// once.
+    /// Sets the primary key's columns; none may be nullable. A key or index names a column once.
     pub fn primary_key(mut self, columns: &[&str]) -> Self {
         self.key = self.resolve(columns);
         if let Some(&c) = self.key.iter().find(|&&c| self.columns[c as usize].nullable) {
@@ -213,15 +213,15 @@ impl Schema {
     }
 
     /// Spreads the rows over partitions by the value of a column, under
-    /// [`Concurrency::Partitioned`](crate::Concurrency::Partitioned); others ignore it. The
-    /// column belongs to the primary key, or to a table without one, and is not nullable. A table
-    /// that is neither partitioned nor [replicated](Schema::replicated) is in one partition as a
-    /// whole.
+    /// [`Concurrency::Partitioned`](crate::Concurrency::Partitioned); ignored by other concurrency
+    /// controls. The column belongs to the primary key, or to a table without a primary key, and is
+    /// not nullable. A table neither partitioned nor [replicated](Schema::replicated) is in one
+    /// partition as a whole.
     ///
     /// An access by primary key, an insertion, and a scan whose bounds fix the column touch one
-    /// partition. Other scans touch all; so does looking for a key of a unique index without the
-    /// column, and in a table without a primary key, where the column may change, everything but
-    /// an insertion that no unique index prevents. Each opening may declare other partitions.
+    /// partition. Other scans touch all; so does a search for a key of a unique index without the
+    /// column, and in a table without a primary key, where the column may change, everything but an
+    /// insertion that no unique index prevents. Each opening may declare other partitions.
     pub fn partition_by(mut self, column: &str) -> Self {
         let Some(&at) = self.resolve(&[column]).first() else { return self };
         match self.partitions {
@@ -242,8 +242,8 @@ impl Schema {
     }
 
     /// A row keeps its partition for life if the partition column is part of its key. Rows without
-    /// a key may move: they are reached only while all partitions are held. Checked by whichever of
-    /// key and partition column is declared last.
+    /// a key may move: they are reached only while all partitions are held. Checked at the later
+    /// declaration of key and partition column.
     fn check_partition_column(&mut self) {
         let PartitionSpec::By(at) = self.partitions else { return };
         if !self.key.is_empty() && !self.key.contains(&at) {
@@ -257,8 +257,8 @@ impl Schema {
 
     /// Counts the rows to every partition, under
     /// [`Concurrency::Partitioned`](crate::Concurrency::Partitioned): any transaction may read them
-    /// beside the rows of its own partition, and one that writes them holds all partitions. For
-    /// tables that hardly ever change.
+    /// beside the rows of its own partition, and a transaction that writes them holds all
+    /// partitions. For tables that hardly ever change.
     pub fn replicated(mut self) -> Self {
         if let PartitionSpec::By(_) = self.partitions {
             self.fail(format!("table {:?} is partitioned, and replicated", self.name));
@@ -268,19 +268,19 @@ impl Schema {
     }
 
     /// Keeps rows above 256 bytes apart from their keys in memory from the start. A row that
-    /// outgrows the place beside its key leaves that unused for as long as it exists; a read of one
-    /// apart waits for memory once more. For tables whose long rows mostly change their lengths.
-    /// Nothing on disk depends on it: each opening may declare it or not.
+    /// outgrows the place beside its key leaves this place unused for as long as the row exists; a
+    /// read of a separate row waits for memory once more. For tables whose long rows mostly change
+    /// their lengths. Nothing on disk depends on the setting: each opening may declare it or not.
     pub fn growing_rows(mut self) -> Self {
         self.growing_rows = true;
         self
     }
 
     /// Keeps the columns of the primary key in memory once, in the key of the row, and not in the
-    /// row as well: for tables whose keys are long compared with their rows. A read that asks for
-    /// one of them, or for all columns, takes longer, as does a write of a whole row; one of
-    /// [other columns](crate::Transaction::get_columns) does not. Nothing on disk depends on it:
-    /// each opening may declare it or not. Without a primary key it has no effect.
+    /// row as well: for tables whose keys are long compared with their rows. A read of a key
+    /// column, or of all columns, takes longer, as does a write of a whole row; a read of [other
+    /// columns](crate::Transaction::get_columns) does not. Nothing on disk depends on the setting:
+    /// each opening may declare it or not. No effect without a primary key.
     pub fn key_once(mut self) -> Self {
         self.key_once = true;
         self
@@ -291,7 +291,7 @@ impl Schema {
         self.add_index(name, columns, false)
     }
 
-    /// Adds a secondary index over `columns` in which no two rows share a key. As in SQL, rows with
+    /// Adds a secondary index over `columns` without two rows of the same key. As in SQL, rows with
     /// a null in one of the columns never collide.
     pub fn unique(self, name: &str, columns: &[&str]) -> Self {
         self.add_index(name, columns, true)
@@ -335,7 +335,7 @@ impl Schema {
         self.fault.get_or_insert(text);
     }
 
-    /// Checks a schema that was read from disk instead of built by these functions.
+    /// Checks a schema read from disk instead of built by these functions.
     pub(crate) fn check_stored(&self) -> Result<(), String> {
         let name = &self.name;
         let count = self.columns.len();
@@ -367,7 +367,7 @@ impl Schema {
     /// A typed handle of the column `name`.
     ///
     /// # Errors
-    /// If there is no such column, or it cannot be read as `T`.
+    /// If there is no such column, or the column cannot be read as `T`.
     pub fn typed<T: ColumnType + ?Sized>(&self, name: &str) -> Result<Column<T>, Error> {
         let at = self.position(name).ok_or_else(|| {
             Error::Misuse(format!("table {:?} has no column {name:?}", self.name))
@@ -384,8 +384,8 @@ impl Schema {
     }
 }
 
-/// A typed handle of a column: its position and the Rust type it is read as. It belongs to no
-/// builder and no table.
+/// A typed handle of a column: its position and the Rust type for reading the column. A handle
+/// belongs to no builder and no table.
 pub struct Column<T: ?Sized> {
     pub(crate) index: u16,
     kind: PhantomData<fn() -> Box<T>>,
@@ -400,7 +400,7 @@ impl<T: ?Sized> Copy for Column<T> {}
 
 impl<T: ColumnType + ?Sized> Column<T> {
     /// The column at position `index`, counted from 0 in declaration order. Reading a row through a
-    /// handle of a type that does not match the column panics; [`Schema::typed`] checks that.
+    /// handle whose type does not match the column panics; [`Schema::typed`] checks the type.
     pub const fn at(index: u16) -> Self {
         Column { index, kind: PhantomData }
     }
@@ -430,8 +430,7 @@ impl<T: ColumnType + ?Sized> Column<T> {
 }
 
 impl Column<str> {
-    /// This column read as its bytes, without a check that they are UTF-8: for text that is
-    /// searched or copied.
+    /// This column read as its bytes, without a check for UTF-8: for text to be searched or copied.
     pub const fn as_bytes(self) -> Column<[u8]> {
         Column::at(self.index)
     }

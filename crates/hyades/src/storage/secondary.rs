@@ -1,4 +1,4 @@
-//! Secondary indexes: entries that point to rows, kept while a row or a transaction needs them.
+//! Secondary indexes: entries that point to rows, kept while needed by a row or a transaction.
 
 use super::gap::{Gap, GapChange, leaf_change};
 use super::kept::KeptTree;
@@ -17,7 +17,7 @@ use std::alloc::{Layout as Allocation, alloc, dealloc, handle_alloc_error};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// An entry of a secondary index. Its key, the indexed columns followed by the row's primary key,
-/// follows it in the same allocation.
+/// comes after the entry in the same allocation.
 #[repr(C)]
 pub(crate) struct IndexEntry<S> {
     record: *const Record<S>,
@@ -26,14 +26,14 @@ pub(crate) struct IndexEntry<S> {
     key_len: u32,
 }
 
-/// Most entries, with their keys, are not longer than this, in bytes.
+/// Most entries, with their keys, are at most this long, in bytes.
 const TYPICAL_ENTRY_BYTES: usize = 64;
 
 /// The entry is being unlinked.
 const GONE: u32 = u32::MAX;
 
-// SAFETY: the record pointer is followed only by `IndexEntry::record`, which returns a shared
-// reference, for which `S: Send + Sync` suffices. Dropping an entry does not drop the record.
+// SAFETY: the record pointer is followed only by `IndexEntry::record`, to return a shared
+// reference, and `S: Send + Sync` suffices for this. Dropping an entry does not drop the record.
 unsafe impl<S: Send + Sync> Send for IndexEntry<S> {}
 // SAFETY: as for `Send`: a thread gets `&Record<S>`. The other fields are atomic or never change.
 unsafe impl<S: Send + Sync> Sync for IndexEntry<S> {}
@@ -41,9 +41,9 @@ unsafe impl<S: Send + Sync> Sync for IndexEntry<S> {}
 impl<S> Keyed for IndexEntry<S> {
     #[inline]
     fn key(&self) -> &[u8] {
-        // SAFETY: the key bytes follow in the same allocation and never change. They are outside
-        // the extent of `&self`: tree borrows permits this access, stacked borrows forbids it
-        // (docs/reliability.md).
+        // SAFETY: the key bytes follow in the same allocation and never change. The bytes are
+        // outside the extent of `&self`: tree borrows permits this access, stacked borrows forbids
+        // the access (docs/reliability.md).
         unsafe {
             let at = std::ptr::from_ref(self).cast::<u8>().add(size_of::<Self>());
             std::slice::from_raw_parts(at, self.key_len as usize)
@@ -57,7 +57,8 @@ impl<S> IndexEntry<S> {
         Allocation::from_size_align(size, align_of::<Self>()).expect("an entry's size")
     }
 
-    /// Allocates an entry, pinned for one transaction. The caller owns it until it is linked.
+    /// Allocates an entry, pinned for one transaction. The caller owns the entry until it is
+    /// linked.
     fn new(key: &[u8], record: *const Record<S>) -> *mut Self {
         let key_len = key::stored_len(key);
         let allocation = Self::allocation(key.len());
@@ -76,14 +77,15 @@ impl<S> IndexEntry<S> {
     /// Frees an entry.
     ///
     /// # Safety
-    /// It came from `new`, and no other reference to it exists or can be found, now or later.
+    /// The entry came from `new`, and no other reference to it exists or can be found, now or
+    /// later.
     pub unsafe fn free(entry: *mut Self) {
-        // SAFETY: by the contract this is the only access, and `new` made it with a key of this
-        // length.
+        // SAFETY: by the contract there is no other access, and `new` made the entry with a key of
+        // `key_len` bytes.
         unsafe { dealloc(entry.cast(), Self::allocation((*entry).key_len as usize)) }
     }
 
-    /// Prefetches the entry and its key, as far as they are within [`TYPICAL_ENTRY_BYTES`] bytes.
+    /// Prefetches the entry and its key, as far as within [`TYPICAL_ENTRY_BYTES`] bytes.
     #[inline]
     pub fn prefetch(&self) {
         let start = std::ptr::from_ref(self).cast::<u8>();
@@ -93,9 +95,9 @@ impl<S> IndexEntry<S> {
 
     /// The row.
     pub fn record(&self) -> &Record<S> {
-        // SAFETY: a record is not retired while linked entries point to it (`Record::entries`). The
-        // guard under which this entry was found was pinned before the entry was unlinked, hence
-        // before the record is retired.
+        // SAFETY: a record is not retired while linked entries point to the record
+        // (`Record::entries`). The guard under which this entry was found was pinned before the
+        // entry was unlinked, hence before the record is retired.
         unsafe { &*self.record }
     }
 
@@ -107,7 +109,7 @@ impl<S> IndexEntry<S> {
         self.pins.fetch_update(Ordering::AcqRel, Ordering::Acquire, pin).is_ok()
     }
 
-    /// Releases the pin that [`TableData::link`] took.
+    /// Releases the pin taken by [`TableData::link`].
     pub fn unpin(&self) {
         let pins = self.pins.fetch_sub(1, Ordering::AcqRel);
         debug_assert!(pins != 0 && pins != GONE, "an entry is unpinned as often as it was pinned");
@@ -121,19 +123,19 @@ pub(crate) struct Secondary<S: Stamp> {
     pub column_set: u64,
     pub unique: bool,
     pub tree: OrderedIndex<IndexEntry<S>, S>,
-    /// Entries that have left the tree, and that snapshots need: for each the length of the primary
-    /// key, which its key ends with.
+    /// Entries that have left the tree and are needed by snapshots: for each the length of the
+    /// primary key at the end of the entry's key.
     pub(super) kept: KeptTree<usize>,
 }
 
-/// What has become of an entry that does not match its row.
+/// The outcome of unlinking an entry that does not match its row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EntryUnlinked {
-    /// A transaction has pinned it: it is in place.
+    /// A transaction has pinned the entry: the entry is in place.
     Pinned,
-    /// It has left the index.
+    /// The entry has left the index.
     Gone,
-    /// It has, and this many bytes are kept of it for snapshots.
+    /// The entry has left the index, and this many bytes are kept for snapshots.
     Kept(u64),
 }
 
@@ -144,7 +146,7 @@ impl<S: Stamp> Secondary<S> {
     }
 }
 
-/// An index entry: with the change of its gap if it is new, else with the gap that contains it.
+/// An index entry: with the change of its gap if new, else with its gap.
 pub(crate) type Linked<'g, S> = (&'g IndexEntry<S>, Result<GapChange<'g, S>, Gap<'g, S>>);
 
 impl<S: Stamp> TableData<S> {
@@ -155,7 +157,7 @@ impl<S: Stamp> TableData<S> {
         out
     }
 
-    /// The indexed columns of `row` as key bytes, and whether one of them is null.
+    /// The indexed columns of `row` as key bytes, and whether any is null.
     pub fn secondary_prefix(&self, index: usize, row: &[u8]) -> (KeyBytes, bool) {
         let mut out = KeyBytes::new();
         let mut null = false;
@@ -168,9 +170,9 @@ impl<S: Stamp> TableData<S> {
         (out, null)
     }
 
-    /// Links a row into a secondary index under `key`, or finds the entry that exists; pins the
-    /// entry either way. Returns it with the gap that contains it, or with the change of that gap
-    /// if it is new. The search begins at the finger.
+    /// Links a row into a secondary index under `key`, or finds the existing entry; pins the entry
+    /// either way. Returns the entry with its gap, or with the change of the gap if the entry is
+    /// new. The search begins at the finger.
     ///
     /// # Errors
     /// A conflict if the record is marked dead.
@@ -182,8 +184,8 @@ impl<S: Stamp> TableData<S> {
         hooks: &dyn GapHooks<S>,
         finger: &mut Finger<'g>,
     ) -> Result<Linked<'g, S>, Abort> {
-        // Count, then check. The sweep that unlinks a record marks it dead, then checks the count,
-        // so at least one of both notices the other.
+        // Count, then check. The sweep that unlinks a record marks the record dead, then checks the
+        // count, so at least one of the two threads notices the other.
         record.entries.fetch_add(1, Ordering::SeqCst);
         debug_assert!(
             key.ends_with(record.key()),
@@ -197,21 +199,22 @@ impl<S: Stamp> TableData<S> {
         let fresh = IndexEntry::new(key, record);
         loop {
             // SAFETY: the entry has this key, and is freed only with the table or by
-            // `unlink_entry`, which unlinks it first and retires it through the epoch. A
-            // `Finger<'g>` points only into indexes that are borrowed for `'g`, which outlive it.
+            // `unlink_entry`, which first unlinks the entry and then retires it through the epoch.
+            // A `Finger<'g>` points only into indexes borrowed for `'g`, and the indexes outlive
+            // the finger.
             match unsafe { tree.insert_near(key, fresh, hooks, finger) } {
                 Inserted::New(insertion) => {
-                    // SAFETY: the entry is linked; the finger's pinned guard keeps it, even if it
-                    // is unlinked.
+                    // SAFETY: the entry is linked; the finger's pinned guard keeps the entry, even
+                    // if unlinked.
                     return Ok((unsafe { &*fresh }, Ok(leaf_change(insertion))));
                 }
                 Inserted::Exists(entry, leaf) if entry.pin() => {
                     record.entries.fetch_sub(1, Ordering::AcqRel);
-                    // SAFETY: the fresh entry was not linked; this is the only pointer to it.
+                    // SAFETY: the fresh entry was not linked; `fresh` is the only pointer to it.
                     unsafe { IndexEntry::free(fresh) };
                     return Ok((entry, Err(Gap::Leaf(leaf))));
                 }
-                // Another thread is unlinking it.
+                // Another thread is unlinking the entry.
                 Inserted::Exists(..) => std::thread::yield_now(),
             }
         }
@@ -229,8 +232,8 @@ impl<S: Stamp> TableData<S> {
                 entries.push(std::ptr::from_ref(entry));
             });
             // SAFETY: the index is not in the table any more, and the table is borrowed
-            // exclusively, so no thread can find its entries, now or later; each is visited once.
-            // The pointers are made from references, as in `TableData`'s drop.
+            // exclusively, so no thread can find its entries, now or later; each entry is visited
+            // once. The pointers are made from references, as in `TableData`'s drop.
             unsafe { entries.into_iter().for_each(|e| IndexEntry::free(e.cast_mut())) }
         }
         self.indexed = self.secondaries.iter().fold(0, |set, s| set | s.column_set);
@@ -248,8 +251,8 @@ impl<S: Stamp> TableData<S> {
         values.collect::<Vec<_>>().join(", ")
     }
 
-    /// Two rows that share a key of an index, if there are any: those with the lowest key. Rows
-    /// with a null in it share none. Only while no thread changes rows.
+    /// Returns two rows that share a key of an index, if there are any: the rows with the lowest
+    /// key. Rows with a null in the key share none. Only while no thread changes rows.
     pub fn duplicates<'g>(
         &'g self,
         index: usize,
@@ -270,8 +273,8 @@ impl<S: Stamp> TableData<S> {
         found
     }
 
-    /// Visits the entries of an index that match their row, in key order, with that row's bytes;
-    /// skips stale ones, as transactions do. Only while no thread changes rows.
+    /// Visits the entries of an index that match their row, in key order, with the row's bytes;
+    /// skips stale entries, as transactions do. Only while no thread changes rows.
     pub fn for_each_matching_entry<'g>(
         &'g self,
         index: usize,
@@ -292,9 +295,9 @@ impl<S: Stamp> TableData<S> {
         });
     }
 
-    /// Unlinks an entry that no longer matches its row and retires it, unless a transaction has
-    /// pinned it. Before that it is kept, if a snapshot needs it: then `ended_by` is the version of
-    /// the row. The caller holds the row's lock.
+    /// Unlinks and retires an entry that no longer matches its row, unless a transaction has pinned
+    /// the entry. The entry is kept before, if a snapshot needs the entry: then `ended_by` is the
+    /// version of the row. The caller holds the row's lock.
     pub fn unlink_entry(
         &self,
         index: usize,
@@ -315,8 +318,8 @@ impl<S: Stamp> TableData<S> {
         let bytes = IndexEntry::<S>::allocation(entry.key().len()).size();
         let entries = entry.record().entries.fetch_sub(1, Ordering::AcqRel);
         debug_assert_ne!(entries, 0, "a row counts the entries that point to it");
-        // SAFETY: the entry was unlinked just now by the only thread that marked it `GONE`, so it
-        // is retired once; it is freed after every guard that is pinned now.
+        // SAFETY: the entry was unlinked just now by the only thread that marked it `GONE`, so the
+        // entry is retired once, and freed after every guard that is pinned now.
         unsafe { retire(guard, bytes, move || IndexEntry::free(unlinked.into_inner())) };
         kept.map_or(EntryUnlinked::Gone, |bytes| EntryUnlinked::Kept(bytes as u64))
     }

@@ -1,21 +1,21 @@
 //! Short rows: rows without the columns of their primary key, in records, which have the key
 //! anyway. Tables are declared so by [`Schema::key_once`].
 //!
-//! Only records hold short rows, and the older versions behind records, which copy their words.
-//! Everywhere else rows are whole, in the layout of their schema: in write sets, in the records of
-//! the log, in before-images, in the rows that a checkpoint saves and writes, at replay, in keys of
-//! indexes, in what a transaction is given. [`super::row_access`] alone leads from the one to the
-//! other, since what copies the bytes of a record, or replaces them, is private to storage. So the
-//! bytes on disk, and all that is computed from them, are the same for both kinds of tables, and
-//! each opening may declare either.
+//! Only records hold short rows, and the older versions behind records: they copy the words of
+//! records. Everywhere else rows are whole, in the layout of their schema: in write sets, in log
+//! records, in before-images, in the rows that a checkpoint saves and writes, at replay, in keys of
+//! indexes, in the rows given to a transaction. Only [`super::row_access`] converts between the
+//! two, since copying or replacing the bytes of a record is private to storage. So the bytes on
+//! disk, and everything computed from them, are the same for both kinds of tables, and each opening
+//! may declare either.
 //!
-//! A delta has no columns of the key, so the same bytes change a whole row and a short one. A
-//! transaction that asks for no column of the key reads the short row as it is, through its layout:
+//! A delta has no columns of the key, so the same bytes change a whole row and a short row. A
+//! transaction that asks for no column of the key reads the short row directly, through its layout:
 //! columns keep their numbers.
 //!
-//! A reader without a lock may take a row for whole of bytes that are torn. What results has no
-//! meaning, which the version word shows, but nothing outside of the bytes is read: a length that
-//! does not fit is clipped.
+//! A reader without a lock may convert torn bytes to a whole row. The result has no meaning, as the
+//! version word shows, but nothing outside of the bytes is read: a length that does not fit is
+//! clipped.
 
 use super::key::{ColumnBytes, take_column};
 use super::layout::Layout;
@@ -29,19 +29,19 @@ pub(crate) struct ShortRows {
     /// The layout of short rows.
     pub layout: Layout,
     /// The key's columns of variable length precede all others: then the tail of a whole row ends
-    /// with that of the short one.
+    /// with the tail of the short row.
     pub keys_lead: bool,
 }
 
 /// The columns of a key.
 struct KeyColumns {
     bytes: ColumnBytes,
-    /// The number of each, and where it ends in the bytes.
+    /// The number of each column, and its end in the bytes.
     ends: SmallVec<[(u16, usize); 4]>,
 }
 
 impl KeyColumns {
-    /// Of an encoded key; `None` if it is none of this table.
+    /// Of an encoded key; `None` if not a key of this table.
     fn of(whole: &Layout, mut key: &[u8]) -> Option<KeyColumns> {
         let mut columns = KeyColumns { bytes: ColumnBytes::new(), ends: SmallVec::new() };
         for &at in &whole.key {
@@ -61,7 +61,7 @@ impl KeyColumns {
         })
     }
 
-    /// The bytes of a column, if it is one of the key.
+    /// The bytes of a column, if the column is in the key.
     fn get(&self, column: u16) -> Option<&[u8]> {
         self.iter().find(|(at, _)| *at == column).map(|(_, bytes)| bytes)
     }
@@ -96,7 +96,7 @@ impl ShortRows {
         Some(ShortRows { layout, keys_lead })
     }
 
-    /// The columns of constant width that short rows have: offset in a whole row, in a short one,
+    /// The columns of constant width in short rows: offset in a whole row, offset in a short row,
     /// and width.
     fn fixed<'l>(&'l self, whole: &'l Layout) -> impl Iterator<Item = (usize, usize, usize)> {
         let both = whole.columns.iter().zip(&self.layout.columns).enumerate();
@@ -107,7 +107,7 @@ impl ShortRows {
         })
     }
 
-    /// The length of a row once it is short.
+    /// The length of a row after shortening.
     pub fn short_len(&self, whole: &Layout, row: &[u8]) -> usize {
         let of_key = whole.variable_set & self.layout.left_out;
         let in_tail = (0..64u16).filter(|at| of_key >> at & 1 == 1);
@@ -116,7 +116,7 @@ impl ShortRows {
         row.len() - (whole.fixed_bytes - self.layout.fixed_bytes) - tail
     }
 
-    /// Writes a row into `out` (cleared first) as a short one.
+    /// Writes a row into `out` (cleared first) as a short row.
     pub fn shorten(&self, whole: &Layout, row: &[u8], out: &mut Vec<u8>) {
         debug_assert!(row.len() >= whole.fixed_bytes, "a row has all its columns");
         let short = &self.layout;
@@ -144,7 +144,7 @@ impl ShortRows {
         u32::from_le_bytes(short[place..place + 4].try_into().expect("four bytes"))
     }
 
-    /// Writes what precedes the tail of a whole row into `out`.
+    /// Writes the part of a whole row before its tail into `out`.
     fn write_head(&self, whole: &Layout, columns: &KeyColumns, short: &[u8], out: &mut [u8]) {
         if whole.has_nulls {
             out[..8].copy_from_slice(&short[..8]);
@@ -175,8 +175,8 @@ impl ShortRows {
     }
 
     /// Appends the whole row of a key and a short row. The short row may end within its tail; the
-    /// whole one then lacks the same bytes. Appends nothing if the bytes are no key of the table,
-    /// or too few for one of its rows: then the row was never written, or is torn.
+    /// whole row then lacks the same bytes. Appends nothing if the bytes are no key of the table,
+    /// or too few for a row of the table: then the row was never written, or is torn.
     pub fn append_whole(&self, whole: &Layout, key: &[u8], short: &[u8], out: &mut Vec<u8>) {
         let columns = KeyColumns::of(whole, key);
         let parts = short.split_at_checked(self.layout.fixed_bytes);
@@ -196,14 +196,14 @@ impl ShortRows {
         }
     }
 
-    /// The bytes that [`ShortRows::widen`] needs in front of a short row.
+    /// The number of bytes that [`ShortRows::widen`] needs in front of a short row.
     pub fn room(&self, whole: &Layout, key: &[u8]) -> usize {
         // An encoded key is not shorter than its columns.
         whole.fixed_bytes + key.len()
     }
 
     /// As [`ShortRows::append_whole`], where keys lead: makes the short row behind `room` bytes of
-    /// the buffer whole, in place, and returns where it begins then.
+    /// the buffer whole, in place, and returns its new start.
     pub fn widen(
         &self,
         whole: &Layout,
@@ -214,7 +214,7 @@ impl ShortRows {
         debug_assert!(self.keys_lead, "the tail of the short row stays where it is");
         let columns = KeyColumns::of(whole, key)?;
         let tail_at = room + self.layout.fixed_bytes;
-        // The whole row overwrites it.
+        // The whole row overwrites the short row.
         let short = SmallVec::<[u8; 64]>::from_slice(buffer.get(room..tail_at)?);
         let is_in_tail = |at: u16| whole.variable_set >> at & 1 == 1;
         let of_key = columns.iter().filter(|(at, _)| is_in_tail(*at));

@@ -31,8 +31,8 @@ use std::sync::atomic::Ordering;
 /// The last pointer to a retired object, sent to the thread that frees it.
 pub(super) struct Retired<T>(pub(super) *mut T);
 
-// SAFETY: it is used only for records and entries of a table, whose `S` is `Send + Sync`, so any
-// thread may drop them; when they are freed this is the only pointer left.
+// SAFETY: `Retired` is used only for records and entries of a table, whose `S` is `Send + Sync`, so
+// any thread may drop them; at the time of freeing, no other pointer to the object is left.
 unsafe impl<T> Send for Retired<T> {}
 
 impl<T> Retired<T> {
@@ -56,9 +56,9 @@ enum Primary<S: Stamp> {
 pub struct TableData<S: Stamp> {
     /// The layout of whole rows.
     pub layout: Layout,
-    /// How rows in records are shortened, if they are. See [`super::row_access`].
+    /// The shortening of rows in records, if any. See [`super::row_access`].
     pub(super) short: Option<ShortRows>,
-    /// Which builder declared it.
+    /// The builder that declared the table.
     pub origin: Origin,
     /// The table's number in the log.
     pub log_id: u32,
@@ -69,9 +69,9 @@ pub struct TableData<S: Stamp> {
     pub secondaries: Vec<Secondary<S>>,
     /// The set of columns that some secondary index covers.
     pub indexed: u64,
-    /// How its rows are spread over partitions.
+    /// How the rows are spread over partitions.
     pub partitions: TablePartitions,
-    /// What replay has left in it. Added to by the threads of the replay when they end.
+    /// The rows that replay has left. Added to by the threads of the replay when they end.
     pub replayed: UsageCell,
     /// See [`Schema::growing_rows`].
     growing_rows: bool,
@@ -100,7 +100,7 @@ pub(crate) type VisitGap<'v, 'g, S> =
 const MOST_INLINE_GROWING: usize = 256;
 
 impl<S: Stamp> TableData<S> {
-    /// An empty table. `secret` is that of the hashes of its keys.
+    /// An empty table. `secret` is the secret of the key hashes.
     pub fn new(schema: &Schema, number: u32, log_id: u32, secret: HashSecret) -> Self {
         let layout = Layout::new(schema, number);
         let keyless = schema.key.is_empty();
@@ -155,14 +155,14 @@ impl<S: Stamp> TableData<S> {
         }
     }
 
-    /// Sets which builder declared the table: handles of other builders do not fit it.
+    /// Sets which builder declared the table: handles of other builders do not fit.
     pub fn declared_by(mut self, origin: Origin) -> Self {
         self.origin = origin;
         self
     }
 
-    /// Encodes a primary key, or a row id, into `out`, which is empty. A key that is too large is
-    /// an error, but `out` contains it all the same.
+    /// Encodes a primary key, or a row id, into `out`, initially empty. A key that is too large is
+    /// an error, but `out` contains the key all the same.
     #[inline]
     pub fn encode_key(&self, values: &[Value<'_>], out: &mut KeyBytes) -> Result<(), Abort> {
         let wrong = |at| Abort::WrongType { table: self.layout.table, column: at as u16 };
@@ -188,8 +188,8 @@ impl<S: Stamp> TableData<S> {
         self.key_bytes.is_none_or(|bytes| key.len() == bytes)
     }
 
-    /// Rejects a primary key above the size limit. Older logs may have such keys; packed keys never
-    /// are.
+    /// Rejects a primary key above the size limit. Older logs may have such keys; packed keys are
+    /// never too large.
     pub fn check_key(&self, key: &KeyBytes) -> Result<(), Abort> {
         if key.len() > MAX_KEY_BYTES {
             return Err(Abort::KeyTooLarge { table: self.layout.table, index: None });
@@ -219,8 +219,8 @@ impl<S: Stamp> TableData<S> {
         Ok(())
     }
 
-    /// Encodes a bound, which is a prefix of the index's columns. With `after`, returns the
-    /// position above every key with this prefix, or `None` if there is none.
+    /// Encodes a bound: a prefix of the index's columns. With `after`, returns the position above
+    /// every key with this prefix, or `None` if there is no such position.
     pub fn encode_bound(
         &self,
         index: Option<usize>,
@@ -257,7 +257,7 @@ impl<S: Stamp> TableData<S> {
         Some(hash)
     }
 
-    /// The probable address of the record whose key has this hash; null if there is none.
+    /// The probable address of the record whose key has this hash; null if there is no record.
     #[inline]
     pub fn candidate(&self, hash: u64, guard: &Guard) -> *const Record<S> {
         match &self.primary {
@@ -267,7 +267,7 @@ impl<S: Stamp> TableData<S> {
     }
 
     /// Begins a descent to the place of `key` in an ordered index, or with `below` to the place
-    /// just below it. `None` if the index is not ordered, or its root is locked.
+    /// just below `key`. `None` if the index is not ordered, or its root is locked.
     pub fn begin_descent<'g>(
         &'g self,
         index: Option<usize>,
@@ -282,7 +282,7 @@ impl<S: Stamp> TableData<S> {
         }
     }
 
-    /// Advances a descent, which was begun in this index, by one level.
+    /// Advances a descent, begun in this index, by one level.
     pub fn step<'g>(
         &'g self,
         index: Option<usize>,
@@ -295,7 +295,7 @@ impl<S: Stamp> TableData<S> {
         }
     }
 
-    /// The primary index as [`Finger::tree`] identifies it; null if it is not ordered.
+    /// The primary index as [`Finger::tree`] identifies it; null if not ordered.
     #[inline]
     pub fn primary_id(&self) -> *const () {
         match &self.primary {
@@ -356,9 +356,9 @@ impl<S: Stamp> TableData<S> {
             Primary::Hash { index, misses } => {
                 let hash = index.hash(key);
                 // SAFETY: the record has this key, and is freed only with the table or by
-                // `TableData::unlink`, which unlinks it first and retires it through the epoch.
+                // `TableData::unlink`, after unlinking, through the epoch.
                 if let Err(exists) = unsafe { index.insert(key, hash, fresh, finger.guard()) } {
-                    // SAFETY: the fresh record was not linked; this is the only pointer to it.
+                    // SAFETY: the fresh record was not linked; `fresh` is the only pointer to it.
                     unsafe { Record::free(fresh) };
                     return Placed::Exists(exists);
                 }
@@ -369,22 +369,23 @@ impl<S: Stamp> TableData<S> {
                     after: [Some(Gap::Bucket(bucket, before + 1)), None],
                     holder: Gap::Bucket(bucket, before + 1),
                 };
-                // SAFETY: the record is linked; the finger's pinned guard keeps it, even if it is
+                // SAFETY: the record is linked; the finger's pinned guard keeps the record, even if
                 // unlinked.
                 Placed::New(unsafe { &*fresh }, change)
             }
             Primary::Ordered(tree) => {
                 // SAFETY: the record is as for the hash index. A `Finger<'g>` points only into
-                // indexes that are borrowed for `'g`, which outlive it.
+                // indexes borrowed for `'g`, and the indexes outlive the finger.
                 match unsafe { tree.insert_near(key, fresh, hooks, finger) } {
                     Inserted::Exists(exists, _) => {
-                        // SAFETY: the fresh record was not linked; this is the only pointer to it.
+                        // SAFETY: the fresh record was not linked; `fresh` is the only pointer to
+                        // it.
                         unsafe { Record::free(fresh) };
                         Placed::Exists(exists)
                     }
                     Inserted::New(insertion) => {
-                        // SAFETY: the record is linked; the finger's pinned guard keeps it, even if
-                        // it is unlinked.
+                        // SAFETY: the record is linked; the finger's pinned guard keeps the record,
+                        // even if unlinked.
                         Placed::New(unsafe { &*fresh }, leaf_change(insertion))
                     }
                 }
@@ -392,8 +393,8 @@ impl<S: Stamp> TableData<S> {
         }
     }
 
-    /// Unlinks a record from the primary index and retires it. The caller has locked it, found it
-    /// absent and without entries, and marked it dead, so that no thread can lock it again.
+    /// Unlinks a record from the primary index and retires it. The caller has locked the record,
+    /// found it absent and without entries, and marked it dead, so no thread can lock it again.
     /// `leave(gap)` raises the stamp of the gap that the record leaves.
     pub fn unlink(
         &self,
@@ -405,12 +406,12 @@ impl<S: Stamp> TableData<S> {
         let unlinked = self.take_out(record, hooks, leave, guard);
         let (unlinked, bytes) = (Retired(unlinked.cast_mut()), record.allocated_bytes());
         // SAFETY: the record was unlinked just now by the only thread that marked it dead, so it is
-        // retired once. No entry points to it, so no guard pinned from now on can find it; it is
-        // freed after all earlier ones.
+        // retired once. No entry points to the record, so no guard pinned from now on can find the
+        // record; the record is freed after all earlier guards.
         unsafe { retire(guard, bytes, move || Record::free(unlinked.into_inner())) };
     }
 
-    /// Unlinks a record as [`TableData::unlink`] does, and does not retire it.
+    /// Unlinks a record as [`TableData::unlink`] does, without retiring the record.
     fn take_out(
         &self,
         record: &Record<S>,
@@ -419,7 +420,7 @@ impl<S: Stamp> TableData<S> {
         guard: &Guard,
     ) -> *const Record<S> {
         // `record.entries` may be above 0 for a moment: a transaction that links an entry counts
-        // it, sees that the record is dead, and takes the count back.
+        // the entry, sees the dead record, and takes the count back.
         let version = record.word.load(Ordering::Acquire);
         debug_assert_ne!(version & word::DEAD, 0, "a record is marked dead before it is unlinked");
         debug_assert_ne!(version & word::ABSENT, 0, "a row that exists is not unlinked");
@@ -476,8 +477,8 @@ impl<S: Stamp> Drop for TableData<S> {
         self.for_each(&guard, |record| records.push(std::ptr::from_ref(record)));
         self.kept.for_each(&guard, |kept| records.push(kept.content.pointer()));
         // SAFETY: the table is being dropped, and sessions keep tables alive, so no thread can find
-        // its records and entries; each is visited once: a kept record has left its index. The
-        // pointers are made from references: tree borrows permits freeing them, stacked borrows
+        // its records and entries; each of these is visited once: a kept record has left its index.
+        // The pointers are made from references: tree borrows permits freeing them, stacked borrows
         // forbids it (docs/reliability.md).
         unsafe {
             entries.into_iter().for_each(|e| IndexEntry::free(e.cast_mut()));

@@ -1,10 +1,10 @@
-//! Transaction ids, which are also the versions of rows.
+//! Transaction ids, also the versions of rows.
 
 use hyades_platform::epoch::{Epoch, EpochNumber, MAX_EPOCH};
 use std::fmt;
 
-/// A transaction's identity, and the version of the rows that it wrote: an epoch above a sequence
-/// number. It has [`Tid::BITS`] bits.
+/// A transaction's identity, and the version of the rows written by the transaction: an epoch above
+/// a sequence number, in [`Tid::BITS`] bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 pub struct Tid(u64);
@@ -12,12 +12,12 @@ pub struct Tid(u64);
 impl Tid {
     /// Bits of the sequence number.
     pub const SEQUENCE_BITS: u32 = 27;
-    /// Bits of a whole TID: a version word has three flags below it.
+    /// Bits of a whole TID: a version word has three flags below the TID.
     pub const BITS: u32 = 61;
-    /// Below every transaction's: the version of a row that was never written.
+    /// Below every transaction's TID: the version of a row that was never written.
     pub const NONE: Tid = Tid(0);
 
-    /// Above every transaction's.
+    /// Above every transaction's TID.
     pub const ABOVE_ALL: Tid = Tid(u64::MAX);
 
     #[inline]
@@ -25,7 +25,7 @@ impl Tid {
         Tid(epoch.0 << Self::SEQUENCE_BITS | sequence)
     }
 
-    /// The highest TID of an epoch; above all of an epoch that is above all.
+    /// The highest TID of an epoch; above all TIDs for an epoch above all epochs.
     #[inline]
     pub const fn last_of(epoch: EpochNumber) -> Tid {
         if epoch.0 > MAX_EPOCH.0 {
@@ -55,13 +55,13 @@ impl Tid {
         self.0 & ((1 << Self::SEQUENCE_BITS) - 1)
     }
 
-    /// The lowest TID above this one. After the last sequence number it is in the next epoch.
+    /// The lowest TID above this TID; after the last sequence number, in the next epoch.
     #[inline]
     pub const fn next(self) -> Tid {
         Tid(self.0 + 1)
     }
 
-    /// The lowest TID above this one that is not of an epoch before the current one.
+    /// The lowest TID above this TID that is not of an epoch before the current epoch.
     #[inline]
     pub fn next_in(self, epoch: &Epoch) -> Tid {
         let (above, current) = (self.next(), epoch.current());

@@ -1,10 +1,10 @@
-//! How many rows a table has, and how many bytes they take.
+//! The number of rows of a table, and their bytes.
 //!
 //! The writers count. A session, or a thread of a replay, has cells of its own, one for each table,
-//! which no other thread writes; a reader adds all of them up. What a write changes is found where
-//! it is installed, while its writer has the row's protection: so every change is counted once, and
+//! and no other thread writes them; a reader adds all cells up. The change of a write is found at
+//! installation, while the writer has the row's protection: so every change is counted once, and
 //! the sums are exact when no write is under way. A row counts with the bytes of its key and with
-//! its own in the record; heads of records and indexes do not count.
+//! its own bytes in the record; heads of records and indexes do not count.
 
 use super::record::Record;
 use hyades_platform::sync::Padded;
@@ -32,31 +32,31 @@ impl Neg for Usage {
     }
 }
 
-/// What a table holds, see [`Database::tables`](crate::Database::tables).
+/// The size of a table, see [`Database::tables`](crate::Database::tables).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TableStats {
     /// The name of the table.
     pub name: String,
-    /// Its rows.
+    /// The number of rows.
     pub rows: u64,
-    /// Bytes of its rows: their keys as they are encoded, and their columns. The head of a row's
-    /// record, at least 40 bytes, and its places in indexes come on top.
+    /// Bytes of the rows: their encoded keys, and their columns. The head of a row's record, at
+    /// least 40 bytes, and its places in indexes come on top.
     pub bytes: u64,
 }
 
-/// A row in a record, which its caller protects.
+/// Counts a row in a record, protected by the caller.
 pub(crate) fn of_row<S>(record: &Record<S>) -> Usage {
     Usage { rows: 1, bytes: (record.key().len() + record.row_len()) as i64 }
 }
 
-/// What a write has changed that was just installed in `record`: whether the row was there, whether
-/// it is there now, and by how many bytes it has grown.
+/// Returns the change by a write that was just installed in `record`: whether the row was there,
+/// whether the row is there now, and by how many bytes it has grown.
 pub(crate) fn change_of<S>(record: &Record<S>, (was, is): (bool, bool), grown: i64) -> Usage {
     match (was, is) {
         (false, false) => Usage::default(),
         (false, true) => of_row(record),
-        // What is deleted stays in its record for a while, as it was.
+        // A deleted row stays in its record for a while, unchanged.
         (true, false) => -of_row(record),
         (true, true) => Usage { rows: 0, bytes: grown },
     }
@@ -70,7 +70,7 @@ pub(crate) struct UsageCell {
 }
 
 impl UsageCell {
-    /// Adds a change; other threads may do so, too. Relaxed, here and below: it is a count.
+    /// Adds a change; other threads may do so, too. Relaxed, here and below: a count.
     pub fn add_shared(&self, change: Usage) {
         self.rows.fetch_add(change.rows, Ordering::Relaxed);
         self.bytes.fetch_add(change.bytes, Ordering::Relaxed);
@@ -86,8 +86,8 @@ impl UsageCell {
 /// Cells of a cache line, see [`Padded`].
 const LINE: usize = 8;
 
-/// The cells of one writer, by the numbers of the tables. They share no cache line with another
-/// writer's.
+/// The cells of one writer, by the numbers of the tables. They share no cache line with the cells
+/// of another writer.
 #[derive(Debug)]
 pub(crate) struct UsageCells(Box<[Padded<[UsageCell; LINE]>]>);
 
@@ -107,13 +107,13 @@ impl UsageCells {
         add(&cell.bytes, change.bytes);
     }
 
-    /// Adds all of them to `sums`, by table.
+    /// Adds all cells to `sums`, by table.
     pub fn add_to(&self, sums: &mut [Usage]) {
         let cells = self.0.iter().flat_map(|line| line.0.iter());
         sums.iter_mut().zip(cells).for_each(|(sum, cell)| *sum += cell.get());
     }
 
-    /// Sets them to 0 and returns what they were, by table. Called by the writer alone.
+    /// Sets all cells to 0 and returns their previous values, by table. Called by the writer alone.
     pub fn take(&self) -> impl Iterator<Item = Usage> {
         let cells = self.0.iter().flat_map(|line| line.0.iter());
         cells.map(|cell| {
@@ -139,7 +139,7 @@ impl LocalUsage {
         self.0[at] += change;
     }
 
-    /// Sets them to 0 and returns what they were.
+    /// Sets all sums to 0 and returns their previous values.
     pub fn take(&mut self) -> Vec<Usage> {
         std::mem::take(&mut self.0)
     }

@@ -1,4 +1,4 @@
-//! Prefetching of rows: they are loaded into the cache while the caller does other work.
+//! Prefetching of rows: loading into the cache while the caller does other work.
 
 use super::record::Record;
 use super::schema::Columns;
@@ -8,24 +8,24 @@ use crate::storage::Stamp;
 use hyades_platform::prefetch::prefetch;
 use hyades_platform::reclaim::Guard;
 
-/// A row that is being prefetched, beginning with its hash bucket.
+/// A row being prefetched, beginning with its hash bucket.
 pub(crate) struct PrefetchedRow {
     table: u32,
     key_len: u32,
     hash: u64,
-    /// The bytes of the row that will be read: offset and length.
+    /// The bytes of the row to be read: offset and length.
     window: (usize, usize),
-    /// The probable address of its record, once the bucket was read; else null.
+    /// The probable address of the row's record, once the bucket was read; else null.
     record: *const (),
 }
 
-/// Number of bytes of a row's variable-length values that are prefetched.
+/// Number of prefetched bytes of a row's variable-length values.
 const MAX_TAIL_BYTES: usize = 128;
 
 /// Assumed key length in bytes, where keys have no fixed length.
 const ASSUMED_KEY_BYTES: usize = 16;
 
-/// The bytes of a row (offset and length) that a read of these columns touches, as a guess.
+/// The bytes of a row (offset and length) touched by a read of these columns, as a guess.
 fn guess_window<S: Stamp>(table: &TableData<S>, columns: Columns) -> (usize, usize) {
     match window(table, columns) {
         CopyWindow::Fixed(offset, len) => (offset, len),
@@ -35,15 +35,15 @@ fn guess_window<S: Stamp>(table: &TableData<S>, columns: Columns) -> (usize, usi
     }
 }
 
-/// Maximum number of rows that a scan prefetches at a time.
+/// Maximum number of rows prefetched by a scan at a time.
 const AHEAD: usize = 16;
 
-/// Those rows or entries of a leaf that a scan of at most `limit` rows prefetches.
+/// The rows or entries of a leaf that a scan of at most `limit` rows prefetches.
 pub(crate) fn ahead<T>(there: &[T], limit: usize) -> &[T] {
     &there[..there.len().min(limit).min(AHEAD)]
 }
 
-/// Prefetches rows that a scan will read; see [`PrefetchedRow::prefetch_records`].
+/// Prefetches rows to be read by a scan; see [`PrefetchedRow::prefetch_records`].
 pub(crate) fn fetch_rows<'r, S: Stamp>(
     table: &TableData<S>,
     columns: Columns,
@@ -58,7 +58,7 @@ pub(crate) fn fetch_rows<'r, S: Stamp>(
 }
 
 impl PrefetchedRow {
-    /// Prefetches the bucket that a lookup of the key reads first; `None` without a hash index.
+    /// Prefetches the bucket read first by a lookup of the key; `None` without a hash index.
     #[inline]
     pub fn prefetch<S: Stamp>(
         table: &TableData<S>,

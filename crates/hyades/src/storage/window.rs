@@ -1,4 +1,4 @@
-//! Which bytes of a row a read copies.
+//! The bytes of a row to copy for a read.
 
 use super::schema::Columns;
 use super::table::TableData;
@@ -10,15 +10,15 @@ pub(crate) enum CopyWindow {
     Whole,
     /// Offset and length.
     Fixed(usize, usize),
-    /// Up to the end of a variable-length column; the offset of the `u32` that states this end.
+    /// Up to the end of a variable-length column; the offset of the `u32` with the end.
     Prefix(usize),
 }
 
-/// The part of a row in a record that contains these columns, as far as they are there.
+/// The part of a row in a record that contains these columns, as far as present.
 #[inline]
 pub(crate) fn window<S: Stamp>(table: &TableData<S>, columns: Columns) -> CopyWindow {
     let layout = table.record_layout();
-    // A column that the table does not have is reported when it is read.
+    // A column that is not in the table is reported by the read.
     if columns.0 == Columns::ALL.0 {
         return CopyWindow::Whole;
     }
@@ -27,7 +27,8 @@ pub(crate) fn window<S: Stamp>(table: &TableData<S>, columns: Columns) -> CopyWi
     }
     let mut variable = columns.0 & layout.variable_set;
     if table.needs_key(columns) {
-        // A whole row is made of it: with all values in its tail up to the last that is wanted.
+        // A whole row is built from the copy: with all values in its tail up to the last wanted
+        // value.
         let wanted = columns.0 & table.layout.variable_set;
         let up_to_last = u64::MAX.checked_shr(wanted.leading_zeros()).unwrap_or(0);
         variable = up_to_last & layout.variable_set;

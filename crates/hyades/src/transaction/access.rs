@@ -13,17 +13,18 @@ use crate::storage::value::Value;
 use std::fmt;
 use std::ops::Bound;
 
-/// The handle of a table, as returned by [`Builder::table`](crate::Builder::table). It is for the
-/// database that this builder opens: every other one refuses it with [`Abort::ForeignHandle`].
+/// The handle of a table, as returned by [`Builder::table`](crate::Builder::table). The handle is
+/// for the database that this builder opens: every other database refuses it with
+/// [`Abort::ForeignHandle`].
 ///
-/// One word, the number below the origin, so that it is passed in one register.
+/// One word, the number below the origin, to be passed in one register.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Table(u64);
 
 impl Table {
     /// Returns the `n`-th table declared to the builder, counted from 0. Such a handle belongs to
-    /// no builder: any database takes it, and it is the `n`-th table there. It is not equal to the
-    /// one that the builder returns.
+    /// no builder: any database takes it as its own `n`-th table. It is not equal to the handle
+    /// that the builder returns.
     pub const fn nth(n: u32) -> Table {
         Table::declared(n, Origin::BY_HAND)
     }
@@ -42,7 +43,7 @@ impl Table {
         Origin::numbered((self.0 >> 32) as u32)
     }
 
-    /// Returns the error of an operation on a table that the database does not have.
+    /// Returns the error of an operation on a table that is not in the database.
     #[cold]
     pub(crate) fn refused(self) -> Abort {
         match self.origin() {
@@ -58,21 +59,21 @@ impl fmt::Debug for Table {
     }
 }
 
-/// A secondary index of a table: its position among the indexes declared in the schema. It belongs
-/// to no builder and no table.
+/// A secondary index of a table: its position among the indexes declared in the schema. An `Index`
+/// belongs to no builder and no table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Index(pub u16);
 
-/// A point in a transaction to roll back to. It is valid in one attempt only: neither in another
+/// A point in a transaction to roll back to. Valid in a single attempt only: neither in another
 /// transaction, of this or another database, nor in another attempt of the same closure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Savepoint(pub(crate) u64);
 
-/// The operations of a transaction. Object-safe, so that the same procedure code serves the running
+/// The operations of a transaction. Object-safe: the same procedure code serves the running
 /// database, command replay and bulk load.
 ///
-/// Every operation may return [`Abort::Conflict`]: return it to the caller with `?`, and the engine
-/// runs the transaction again.
+/// Every operation may return [`Abort::Conflict`]: return the error to the caller with `?`, and the
+/// engine runs the transaction again.
 pub trait Access {
     /// Reads a row by primary key, or by row id if the table has no primary key.
     fn get<'a>(
@@ -81,13 +82,13 @@ pub trait Access {
         key: &[Value<'_>],
         columns: Columns,
     ) -> Result<Option<Row<'a>>, Abort>;
-    /// Announces that some columns of a row will be read or written soon. A hint that affects only
+    /// Announces that some columns of a row will be read or written soon. A hint: affects only
     /// speed.
     fn prefetch(&self, table: Table, key: &[Value<'_>], columns: Columns) {
         let _ = (table, key, columns);
     }
-    /// Announces that a scan of this range will begin soon, or that rows will be inserted where it
-    /// would begin. A hint that affects only speed.
+    /// Announces a scan of this range soon, or insertions where the scan would begin. A hint:
+    /// affects only speed.
     fn prefetch_range(&self, table: Table, index: Option<Index>, range: &Range<'_>) {
         let _ = (table, index, range);
     }
@@ -102,9 +103,10 @@ pub trait Access {
     fn insert(&self, table: Table, row: &[Value<'_>]) -> Result<u64, Abort>;
     /// Changes some columns of a row; returns false if there is no such row.
     fn update(&self, table: Table, key: &[Value<'_>], sets: &[Set<'_>]) -> Result<bool, Abort>;
-    /// Inserts a row or replaces the one with its primary key; returns true if it replaced one.
+    /// Inserts a row or replaces the row with the same primary key; returns true if a row was
+    /// replaced.
     fn upsert(&self, table: Table, row: &[Value<'_>]) -> Result<bool, Abort>;
-    /// Inserts a row or replaces the one with its primary key, without reporting which.
+    /// Inserts a row or replaces the row with the same primary key, without reporting which.
     fn overwrite(&self, table: Table, row: &[Value<'_>]) -> Result<(), Abort> {
         self.upsert(table, row).map(drop)
     }
@@ -120,7 +122,7 @@ pub trait Access {
     ) -> Result<&'a [Row<'a>], Abort>;
     /// Reads rows of a hash table from a cursor on, see [`Transaction::walk`].
     fn walk<'a>(&'a self, table: Table, step: &WalkStep<'_>) -> Result<Walked<'a>, Abort> {
-        // An access without an index that is walked.
+        // An access without an index to walk.
         let _ = (table, step);
         Err(Abort::NotInCall)
     }
@@ -129,7 +131,7 @@ pub trait Access {
         let _ = partitions;
         Ok(())
     }
-    /// States the partitions that follow from a procedure's arguments, if that is of use.
+    /// States the partitions that follow from a procedure's arguments, if of use.
     fn hold_stated(
         &self,
         partitions: &mut dyn FnMut() -> Result<Partitions, Abort>,
@@ -150,9 +152,10 @@ pub trait Access {
 
 /// A transaction in progress.
 ///
-/// A transaction sees its own changes. Rows that it returns are copies of the columns asked for and
-/// live as long as the transaction's borrow; several can be held at once. Until it commits, its
-/// reads may be inconsistent with each other; such an attempt ends in a conflict and is run again.
+/// A transaction sees its own changes. The returned rows are copies of the requested columns and
+/// live as long as the transaction's borrow; several can be held at once. Until the commit, the
+/// reads of a transaction may be inconsistent with each other; such an attempt ends in a conflict
+/// and is run again.
 #[derive(Clone, Copy)]
 pub struct Transaction<'t>(pub(crate) &'t dyn Access);
 
@@ -181,11 +184,11 @@ impl<'t> Transaction<'t> {
         key.with(|key| self.0.get(table, key, columns))
     }
 
-    /// Returns the version of a row, `None` if there is none: each transaction that writes the row
-    /// gives it another, even if it writes the values that are there. The version is that of the
-    /// row as committed, whatever this transaction itself has written, and a read like any other:
-    /// the transaction commits only if it holds. If a later transaction finds the same version, the
-    /// row was not written in between. In a snapshot: [`Abort::ReadOnly`].
+    /// Returns the version of a row, `None` if there is no row: each transaction that writes the
+    /// row gives the row another version, even by writing equal values. The version is the
+    /// committed row's, whatever this transaction itself has written, and a read like any other:
+    /// the transaction commits only if the version still holds. If a later transaction finds the
+    /// same version, the row was not written in between. In a snapshot: [`Abort::ReadOnly`].
     ///
     /// ```
     /// # use hyades::{Database, Schema, Type};
@@ -206,7 +209,7 @@ impl<'t> Transaction<'t> {
         key.with(|key| self.0.version(table, key))
     }
 
-    /// Announces that some columns of a row will be read or written soon. A hint that affects only
+    /// Announces that some columns of a row will be read or written soon. A hint: affects only
     /// speed. Lookups in a large hash table spend most of their time waiting for memory. A
     /// transaction that knows several keys announces them all, then reads, and waits once.
     ///
@@ -248,7 +251,7 @@ impl<'t> Transaction<'t> {
     ///
     /// # Errors
     /// [`Abort::DuplicateKey`] if the primary key or a unique index already has the key; the
-    /// transaction may continue after it.
+    /// transaction may continue after this error.
     #[inline]
     pub fn insert(&self, table: Table, row: &[Value<'_>]) -> Result<u64, Abort> {
         self.0.insert(table, row)
@@ -261,23 +264,24 @@ impl<'t> Transaction<'t> {
         key.with(|key| self.0.update(table, key, sets))
     }
 
-    /// Inserts a row or replaces the one with its primary key; returns true if it replaced one.
+    /// Inserts a row or replaces the row with the same primary key; returns true if a row was
+    /// replaced.
     #[inline]
     pub fn upsert(&self, table: Table, row: &[Value<'_>]) -> Result<bool, Abort> {
         self.0.upsert(table, row)
     }
 
-    /// Inserts a row or replaces the one with its primary key, without reading it (a blind write).
+    /// Inserts a row or replaces the row with the same primary key, without a read (a blind write).
     ///
-    /// Under [`Protocol::Poplar`](crate::Protocol::Poplar) a transaction that consists of
-    /// `overwrite`s alone, into tables without secondary indexes, is acknowledged once its own
-    /// record is durable. Under [`Protocol::Taurus2016`](crate::Protocol::Taurus2016) a transaction
-    /// waits for what it has read, and not for earlier writers of the rows that its `overwrite`s
-    /// replace in such tables. Under both it may survive a crash that loses earlier transactions,
-    /// even those whose rows it replaced. So what it writes must not follow from what other
-    /// transactions have read or returned before these are acknowledged: wait for their tickets
-    /// first, or read again in this transaction. Under other protocols it is an
-    /// [`upsert`](Self::upsert).
+    /// Under [`Protocol::Poplar`](crate::Protocol::Poplar) a transaction of `overwrite`s alone,
+    /// into tables without secondary indexes, is acknowledged once its own record is durable. Under
+    /// [`Protocol::Taurus2016`](crate::Protocol::Taurus2016) a transaction waits for the writers of
+    /// the rows it has read, and not for earlier writers of the rows replaced by its `overwrite`s
+    /// in such tables. Under both the transaction may survive a crash that loses earlier
+    /// transactions, even the writers of the replaced rows. So the written values must not follow
+    /// from anything that other transactions have read or returned before these are acknowledged:
+    /// wait for their tickets first, or read again in this transaction. Under other protocols
+    /// `overwrite` is an [`upsert`](Self::upsert).
     ///
     /// ```
     /// use hyades::{Abort, Column, Database, Protocol, Schema, Type};
@@ -354,12 +358,12 @@ impl<'t> Transaction<'t> {
     }
 
     /// States which partitions the transaction will access. Under
-    /// [`Concurrency::Partitioned`](crate::Concurrency::Partitioned) it waits until it holds all of
-    /// them, if it holds none yet; otherwise it takes those that are free, or runs again.
-    /// [`Partitions::ALL`] are entered when it first writes, since one that only reads is better
-    /// off with a snapshot. Nothing depends on it but speed: a transaction enters the partitions
-    /// that it reaches by itself, and runs again if it could not wait for one. Other concurrency
-    /// controls ignore it.
+    /// [`Concurrency::Partitioned`](crate::Concurrency::Partitioned) the transaction waits until it
+    /// holds all of them, if it holds none yet; otherwise the transaction takes the free ones, or
+    /// runs again. [`Partitions::ALL`] are entered at the first write, since a read-only
+    /// transaction is better off with a snapshot. The statement affects only speed: a transaction
+    /// enters each partition on access by itself, and runs again if it could not wait for a
+    /// partition. Other concurrency controls ignore the statement.
     #[inline]
     pub fn hold(&self, partitions: Partitions) -> Result<(), Abort> {
         self.0.hold(partitions)
@@ -370,11 +374,11 @@ impl<'t> Transaction<'t> {
         self.0.savepoint()
     }
 
-    /// Undoes every change made since the savepoint. What was read stays in the read set. The
-    /// savepoint remains valid; later ones are discarded.
+    /// Undoes every change since the savepoint. The reads stay in the read set. The savepoint
+    /// remains valid; later savepoints are discarded.
     ///
     /// # Errors
-    /// [`Abort::NoSuchSavepoint`] if it was discarded or is another transaction's.
+    /// [`Abort::NoSuchSavepoint`] if the savepoint was discarded or is another transaction's.
     pub fn rollback_to(&self, savepoint: Savepoint) -> Result<(), Abort> {
         self.0.rollback_to(savepoint)
     }
@@ -416,7 +420,7 @@ impl<'t, 'k> Scan<'t, 'k> {
         }
     }
 
-    /// Only keys that start with these values.
+    /// Restricts the scan to keys that start with these values.
     pub fn prefix(mut self, key: &'k [Value<'k>]) -> Self {
         self.lower = Bound::Included(key);
         self.upper = Bound::Included(key);
@@ -435,7 +439,7 @@ impl<'t, 'k> Scan<'t, 'k> {
         self
     }
 
-    /// Keys up to and including those that start with these values.
+    /// Keys up to and including the keys that start with these values.
     pub fn to(mut self, key: &'k [Value<'k>]) -> Self {
         self.upper = Bound::Included(key);
         self
@@ -471,10 +475,10 @@ impl<'t, 'k> Scan<'t, 'k> {
         self.access.scan(self.table, self.index, &self.range(), self.columns)
     }
 
-    /// Announces that the scan will run soon, or that rows will be inserted where it would begin,
-    /// without running it. A hint that affects only speed: the index is descended level by level
-    /// while the transaction does other work, and the memory accesses of several announced descents
-    /// overlap.
+    /// Announces that the scan will run soon, or that rows will be inserted where the scan would
+    /// begin, without running the scan. A hint: affects only speed. The index is descended level by
+    /// level while the transaction does other work, and the memory accesses of several announced
+    /// descents overlap.
     ///
     /// ```
     /// # use hyades::{Abort, Column, Database, Schema, Type};

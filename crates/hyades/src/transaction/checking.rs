@@ -1,6 +1,6 @@
-//! Whether what was read is still current: periodic checks while a transaction runs, which end
-//! bodies that would run for long, or for ever, on inconsistent rows; and versions, by which a
-//! later transaction finds out.
+//! Checks whether earlier reads are still current: periodic checks while a transaction runs end
+//! bodies that would run for long, or for ever, on inconsistent rows; versions let a later
+//! transaction check.
 
 use super::access::Table;
 use super::running::Running;
@@ -25,7 +25,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
         state.meet_conflict();
     }
 
-    /// Runs once in a while, so that a body does not run for ever on inconsistent rows.
+    /// Runs once in a while: a body must not run for ever on inconsistent rows.
     ///
     /// # Errors
     /// [`Abort::Conflict`] if there is a conflict.
@@ -34,8 +34,8 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
         if state.conflict {
             state.checks.ignored += 1;
             if state.checks.ignored >= MOST_IGNORED {
-                // The body ignores conflicts. It is unwound like a panic, and the transaction runs
-                // again.
+                // The body ignores conflicts. The body is unwound like a panic, and the transaction
+                // runs again.
                 resume_unwind(Box::new(Abort::Conflict));
             }
             return Err(Abort::Conflict);
@@ -51,11 +51,11 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
         Ok(())
     }
 
-    /// The version of a row as committed; `None` if there is none.
+    /// The version of a row as committed; `None` if there is no row.
     ///
-    /// The version is that of the read that stands beside it in the read set: it was the same
-    /// before the read and after it, and no version comes twice. So the validation of that read is
-    /// the validation of the version.
+    /// The version is the version of the adjacent read in the read set: it was the same before the
+    /// read and after it, and no version comes twice. So the validation of the read is the
+    /// validation of the version.
     pub(super) fn committed_version(
         &self,
         state: &mut TxnState<'s, C, P>,
@@ -88,7 +88,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
         match read {
             VisibleRow::Absent => Ok(None),
             VisibleRow::There(()) if tid() == before => Ok(Some(before.bits())),
-            // It was overwritten meanwhile, or is read as of before it was.
+            // The row was overwritten meanwhile, or is read as of before the overwrite.
             VisibleRow::There(()) | VisibleRow::Whole(_) | VisibleRow::Older(_) => {
                 Err(Abort::Conflict)
             }

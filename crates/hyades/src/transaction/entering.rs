@@ -1,5 +1,6 @@
-//! Which partitions an operation touches. Under a concurrency control by partitions each operation
-//! enters them before it looks for rows; under the others this compiles to nothing.
+//! The partitions touched by an operation. Under a concurrency control by partitions each operation
+//! enters them before looking for rows; under other concurrency controls the call compiles to
+//! nothing.
 
 use super::running::{Running, Tables};
 use crate::concurrency::ConcurrencyControl;
@@ -20,7 +21,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
         self.control.enter(state, touched)
     }
 
-    /// For an access by primary key or row id, which has the right types.
+    /// For an access by primary key or row id, of the right types.
     #[inline(always)]
     pub(super) fn enter_key(
         &self,
@@ -32,7 +33,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
         self.enter(state, || data.partitions.of_key(key, writes))
     }
 
-    /// For writing a row, which has the right types.
+    /// For writing a row, of the right types.
     #[inline(always)]
     pub(super) fn enter_row(
         &self,
@@ -43,7 +44,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
         self.enter(state, || data.partitions.of_row(row))
     }
 
-    /// For looking whether the key of a row is free in a unique index.
+    /// For a check whether the key of a row is free in a unique index.
     #[inline(always)]
     pub(super) fn enter_unique(
         &self,
@@ -54,7 +55,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
         self.enter(state, || data.partitions.of_unique(&data.secondaries[index].columns))
     }
 
-    /// For a scan, whose bounds have the right types.
+    /// For a scan with bounds of the right types.
     #[inline(always)]
     pub(super) fn enter_range(
         &self,

@@ -17,7 +17,7 @@ use hyades_index::Keyed;
 use std::cell::RefCell;
 use std::ops::{Bound, ControlFlow};
 
-/// Callback of a scan for each row, with the key of the index entry that led to it.
+/// Callback of a scan for each row, with the key of the index entry of the row.
 pub(super) type VisitRow<'v, 's, C, P> =
     dyn FnMut(&mut TxnState<'s, C, P>, &'s Rec<C, P>, &[u8]) -> ControlFlow<()> + 'v;
 
@@ -88,8 +88,8 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
         Ok(())
     }
 
-    /// Checks that no other row has the unique key. This is a read of the entries with this key and
-    /// of the gap around them.
+    /// Checks that no other row has the unique key. The check reads the entries with this key and
+    /// the gap around them.
     pub(super) fn check_unique(
         &self,
         state: &mut TxnState<'s, C, P>,
@@ -132,8 +132,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
         taken
     }
 
-    /// Prefetches entries and their rows, which are scattered in memory: their cache misses
-    /// overlap.
+    /// Prefetches entries and their rows, scattered in memory: their cache misses overlap.
     #[inline]
     pub(super) fn fetch_entries(
         data: &Tables<C, P>,
@@ -145,8 +144,8 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
     }
 
     /// Visits the rows of the secondary index entries in a range, and adds the gaps to the read
-    /// set. The last tuple: whether to go downwards, the maximum number of rows wanted, and which
-    /// of their columns.
+    /// set. The last tuple: whether to go downwards, the maximum number of rows, and the wanted
+    /// columns.
     pub(super) fn visit_index(
         &self,
         state: &mut TxnState<'s, C, P>,

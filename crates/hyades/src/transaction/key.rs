@@ -2,7 +2,7 @@
 
 use crate::storage::value::Value;
 
-/// A key: one value, a tuple of up to five, or a slice of [`Value`]s.
+/// A key: a single value, a tuple of up to five, or a slice of [`Value`]s.
 pub trait Key {
     /// Calls `with` on the key's values.
     fn with<R>(self, with: impl FnOnce(&[Value<'_>]) -> R) -> R;

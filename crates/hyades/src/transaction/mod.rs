@@ -1,5 +1,5 @@
-//! Transactions: the operations that a body may use, online and at replay. The state of a running
-//! transaction is in [`crate::concurrency::state`].
+//! Transactions: the operations of a body, online and at replay. The state of a running transaction
+//! is in [`crate::concurrency::state`].
 
 pub(crate) mod access;
 mod checking;

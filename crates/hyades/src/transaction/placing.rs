@@ -1,5 +1,4 @@
-//! Encodes the row of a write, and finds the record that it goes to, or inserts one under a new
-//! key.
+//! Encodes the row of a write, and finds the record to write, or inserts a record under a new key.
 
 use super::access::Table;
 use super::running::{Rec, Running, Tables};
@@ -18,7 +17,7 @@ use crate::storage::value::Value;
 use std::cell::RefCell;
 
 impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
-    /// Returns the record under `key`; inserts one with room for `row` if there is none.
+    /// Returns the record under `key`; inserts a record with room for `row` if there is none.
     pub(super) fn record_for(
         &self,
         state: &mut TxnState<'s, C, P>,
@@ -43,7 +42,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
         }
     }
 
-    /// Registers a record that the transaction has inserted under a new key.
+    /// Registers a record inserted by the transaction under a new key.
     pub(super) fn inserted(
         &self,
         state: &mut TxnState<'s, C, P>,
@@ -52,15 +51,15 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
         change: GapChange<'s, C::Row>,
     ) -> &'s Rec<C, P> {
         C::entered_gap(self.engine, state, Ok(change), Some(record));
-        // In place of one under the key that was found before, and has left the index since.
+        // Replaces a record found under the key before, which has left the index since.
         state.last_found = Some((table.number(), record));
         state.index_changes.inserted.push((table.number(), record));
         C::inserted(state, table.number(), record);
         record
     }
 
-    /// Prepares a write to the record under `key`; inserts one with room for the row if there is
-    /// none. Returns the record and whether its row exists.
+    /// Prepares a write to the record under `key`; inserts a record with room for the row if there
+    /// is none. Returns the record and whether its row exists.
     pub(super) fn claim(
         &self,
         state: &mut TxnState<'s, C, P>,
@@ -81,7 +80,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
         }
     }
 
-    /// Encodes a row into the arena and its key into `key`, which is empty. Returns the row and its
+    /// Encodes a row into the arena and its key into the empty `key`. Returns the row and its
     /// hidden id.
     pub(super) fn encode(
         &self,
@@ -104,8 +103,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
         }
         let id = match &mut state.draws.row_ids {
             RowIds::Fresh(block) => self.engine.next_row_id(block),
-            // A replayed command that asks for more ids than are recorded is reported as a
-            // divergence.
+            // A replayed command asking for more ids than recorded is reported as a divergence.
             RowIds::Recorded(ids) => *ids.next().ok_or(Abort::BadArguments)?,
             RowIds::Stated(block) => match block.take() {
                 Some(id) => id,

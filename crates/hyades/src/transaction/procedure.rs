@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 pub(crate) type Body =
     dyn Fn(&Transaction<'_>, &[u8], &mut Vec<u8>) -> Result<(), Abort> + Send + Sync;
 
-/// Which partitions a procedure accesses, given its encoded arguments.
+/// The partitions that a procedure accesses, given its encoded arguments.
 pub(crate) type StatedPartitions = dyn Fn(&[u8]) -> Result<Partitions, Abort> + Send + Sync;
 
 /// Whether bytes are encoded arguments of a procedure.
@@ -31,12 +31,12 @@ pub(crate) struct Procedure {
     /// Overrides the database's default.
     pub record: Option<RecordKind>,
     pub body: Arc<Body>,
-    /// Asked before the body runs, where transactions take turns. Not at replay.
+    /// Called before the body runs, where transactions take turns. Not at replay.
     pub partitions: Option<Arc<StatedPartitions>>,
-    /// Whether these are encoded arguments for it.
+    /// Whether bytes are encoded arguments of the procedure.
     understands: Arc<Understands>,
-    /// What its calls have drawn, see [`Drawn`]. Raised by what has run it, Relaxed: a call that is
-    /// logged without knowing is logged again.
+    /// The draws of the procedure's calls, see [`Drawn`]. Raised after a run, Relaxed: a call
+    /// logged without this knowledge is logged again.
     drawn: Arc<AtomicU8>,
 }
 
@@ -68,7 +68,7 @@ impl Procedure {
         }
     }
 
-    /// States which partitions it accesses, as follows from its arguments.
+    /// States the partitions that the procedure accesses, as follows from its arguments.
     pub fn state_partitions<A, F>(&mut self, partitions: F)
     where
         A: DeserializeOwned,
@@ -80,18 +80,19 @@ impl Procedure {
         }));
     }
 
-    /// Whether it can be called with these arguments.
+    /// Whether the procedure can be called with these arguments.
     pub fn understands(&self, arguments: &[u8]) -> bool {
         (self.understands)(arguments)
     }
 
-    /// The slots that a call with these arguments states; all if it states none.
+    /// Returns the slots that a call with these arguments states; all if none are stated.
     pub fn stated_slots(&self, arguments: &[u8]) -> u64 {
         let stated = self.partitions.as_ref().and_then(|stated| stated(arguments).ok());
         stated.map_or(u64::MAX, |stated| stated.0)
     }
 
-    /// A call of it. `None` if it is to be logged before it runs, and the arguments are not for it.
+    /// Returns a call of the procedure. `None` if calls are logged before they run, and the
+    /// arguments do not fit.
     #[inline]
     pub fn call<'a>(&self, log_id: u32, arguments: &'a [u8], logs_first: bool) -> Option<Call<'a>> {
         let (mut slots, mut draws) = (u64::MAX, Drawn::NOTHING);
@@ -107,14 +108,14 @@ impl Procedure {
         Some(Call { log_id, arguments, slots, draws, outcomes: &[] })
     }
 
-    /// Remembers what the record of its next call has to state.
+    /// Remembers the draws that the record of the next call has to state.
     pub fn learn(&self, drawn: Drawn) {
         if !Drawn(self.drawn.load(Ordering::Relaxed)).contains(drawn) {
             self.drawn.fetch_or(drawn.0, Ordering::Relaxed);
         }
     }
 
-    /// Runs it in a transaction of a session.
+    /// Runs the procedure in a transaction of a session.
     pub fn run(
         &self,
         tx: &Transaction<'_>,
@@ -131,13 +132,13 @@ impl Procedure {
 /// The procedures of a database, and how their calls are logged.
 pub(crate) struct Procedures {
     all: Vec<Procedure>,
-    /// The number of each in the log.
+    /// The number of each procedure in the log.
     log_ids: Vec<u32>,
-    /// The kind of record, unless a procedure or a call says otherwise.
+    /// The kind of record, unless set by a procedure or a call.
     record: RecordKind,
-    /// Of the builder that registered them.
+    /// The origin of the builder that registered the procedures.
     pub origin: Origin,
-    /// The newest version of each, by name.
+    /// The newest version of each procedure, by name.
     pub names: HashMap<String, ProcedureId>,
 }
 
@@ -175,7 +176,7 @@ fn foreign_procedure() -> Error {
     )
 }
 
-/// Encodes the arguments of a call into `out`, which is empty.
+/// Encodes the arguments of a call into the empty `out`.
 #[inline]
 pub(crate) fn encode_arguments<A: Serialize + ?Sized>(
     arguments: &A,
@@ -198,7 +199,7 @@ fn by_name(procedures: &[Procedure], origin: Origin) -> HashMap<String, Procedur
     newest
 }
 
-/// Appends to a borrowed vector. (The flavor that postcard provides owns its vector.)
+/// Appends to a borrowed vector. (The flavor of postcard owns its vector.)
 struct Onto<'v>(&'v mut Vec<u8>);
 
 impl Flavor for Onto<'_> {
@@ -212,7 +213,7 @@ impl Flavor for Onto<'_> {
 
     #[inline]
     fn try_extend(&mut self, bytes: &[u8]) -> postcard::Result<()> {
-        // Nearly all are numbers of so few bytes that copying them is faster than a call.
+        // Nearly all are numbers of so few bytes: copying them is faster than a call.
         match *bytes {
             [a] => self.0.push(a),
             [a, b] => self.0.extend_from_slice(&[a, b]),
@@ -232,8 +233,8 @@ fn append<T: Serialize + ?Sized>(value: &T, out: &mut Vec<u8>) -> postcard::Resu
     postcard::serialize_with_flavor(value, Onto(out))
 }
 
-/// The handle of a registered procedure, see [`crate::Database::prepare`]. It is for the database
-/// that the builder opens which returned it.
+/// The handle of a registered procedure, see [`crate::Database::prepare`]. Valid for the database
+/// opened by the builder that returned the handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ProcedureId {
     pub(crate) number: u32,

@@ -31,7 +31,7 @@ pub(crate) struct Running<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> {
     pub(super) engine: &'s Engine<P, C::Row>,
     pub(super) control: &'s C,
     state: RefCell<TxnState<'s, C, P>>,
-    /// Its rows were prefetched before it began.
+    /// The rows were prefetched before the transaction began.
     prefetched: bool,
 }
 
@@ -69,8 +69,8 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
         })
     }
 
-    /// Runs an operation. Remembers a conflict, so that the transaction runs again even if the body
-    /// goes on.
+    /// Runs an operation. Remembers a conflict: the transaction runs again even if the body goes
+    /// on.
     #[inline(always)]
     fn attempted<T>(
         &self,
@@ -95,13 +95,13 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
     fn failed(state: &mut TxnState<'s, C, P>, abort: Abort) -> Abort {
         match abort {
             Abort::Conflict => Self::conflicts(state),
-            // A failed operation may have inserted a record or an entry that no write will fill.
+            // A failed operation may have inserted a record or an entry without a later write.
             _ => state.rolled_back = true,
         }
         abort
     }
 
-    /// Like [`Running::attempted`], for every operation that writes.
+    /// Like [`Running::attempted`], for every writing operation.
     #[inline(always)]
     fn written<T>(
         &self,
@@ -113,7 +113,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
         })
     }
 
-    /// Encodes a primary key, or a row id, into `out`, which is empty.
+    /// Encodes a primary key, or a row id, into the empty `out`.
     #[inline]
     pub(super) fn encode_key(
         data: &Tables<C, P>,
@@ -162,7 +162,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
         }
     }
 
-    /// Starts loading the announced records, whose hash buckets are in the cache by now.
+    /// Starts loading the announced records: their hash buckets are in the cache by now.
     fn fetch_wanted(&self, state: &mut TxnState<'s, C, P>) {
         PrefetchedRow::prefetch_records(
             &mut state.announced.wanted,
@@ -172,7 +172,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
         state.announced.wanted.clear();
     }
 
-    /// Adds a gap to the read set: the transaction saw that a key is missing.
+    /// Adds a gap to the read set: the transaction saw a missing key.
     pub(super) fn saw_gap(&self, state: &mut TxnState<'s, C, P>, gap: Gap<'s, C::Row>) {
         if self.control.saw_gap(self.engine, state, gap).is_err() {
             Self::conflicts(state);
@@ -216,8 +216,8 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
         Ok(Some(row(layout, part)))
     }
 
-    /// Reads a whole row, in encoded form. It is the transaction's own, locked, or added to the
-    /// read set.
+    /// Reads a whole row, in encoded form. The row is the transaction's own, locked, or added to
+    /// the read set.
     pub(super) fn read_whole(
         &self,
         state: &mut TxnState<'s, C, P>,
@@ -228,7 +228,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
     }
 }
 
-/// Returns the hidden row id that a key encodes.
+/// Returns the hidden row id encoded in a key.
 fn row_id(key: &[u8]) -> u64 {
     u64::from_be_bytes(key.try_into().expect("a row id is eight bytes"))
 }
@@ -342,7 +342,8 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Access for Running<'s, C,
     fn overwrite(&self, table: Table, row: &[Value<'_>]) -> Result<(), Abort> {
         let data = self.table(table)?;
         if !data.secondaries.is_empty() {
-            // The index entries of the replaced row become stale, so that row has to be read.
+            // The index entries of the replaced row become stale, so the replaced row has to be
+            // read.
             return self.upsert(table, row).map(drop);
         }
         self.written(|state| {

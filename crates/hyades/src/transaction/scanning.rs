@@ -18,11 +18,11 @@ use crate::storage::wanted::{ahead, fetch_rows};
 use bumpalo::collections::Vec as ArenaVec;
 use std::ops::{Bound, ControlFlow};
 
-/// The lowest key of a range, and the lowest above it; `None` where it is unbounded.
+/// The lowest key of a range, and the lowest key above the range; `None` where unbounded.
 type KeyRange = (Option<KeyBytes>, Option<KeyBytes>);
 
-/// Encodes the bounds of a range. `None` if no key can be in it. Compiled for every stamp, not for
-/// every concurrency control.
+/// Encodes the bounds of a range. `None` if no key can be in the range. Compiled for every stamp,
+/// not for every concurrency control.
 fn encode_range<S: Stamp>(
     data: &TableData<S>,
     index: Option<usize>,
@@ -66,14 +66,14 @@ fn in_order((lower, upper): &KeyRange, descending: bool) -> KeysInOrder<'_> {
 }
 
 impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
-    /// Adds the columns that check an index entry against its row, which takes a copy from the
-    /// row's first byte on.
+    /// Adds the columns for checking an index entry against its row; the check takes a copy from
+    /// the row's first byte on.
     fn with_entry_columns(data: &Tables<C, P>, index: usize, columns: Columns) -> Columns {
         let both = columns.and(data.secondaries[index].columns());
         if both.0 & data.layout.variable_set == 0 {
             return Columns::ALL;
         }
-        // With a column of the key what is copied is a whole row.
+        // With a column of the key the copy is a whole row.
         both.and(Columns(data.record_layout().left_out))
     }
 

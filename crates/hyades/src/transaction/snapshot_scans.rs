@@ -1,5 +1,5 @@
-//! How a snapshot is read where rows may have left the indexes: in the index first, and in what is
-//! kept beside it afterwards. See [`crate::storage::kept`].
+//! Reads of a snapshot where rows may have left the indexes: first in the index, then among the
+//! rows kept beside the index. See [`crate::storage::kept`].
 
 use super::access::Table;
 use super::running::{Rec, Running, Tables};
@@ -17,8 +17,8 @@ use bumpalo::collections::Vec as ArenaVec;
 use std::ops::ControlFlow;
 
 impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
-    /// Reads the row of the first record that has one, as of the snapshot. All have one key, so at
-    /// most one row is there.
+    /// Reads the row of the first record with a row as of the snapshot. All records have one key,
+    /// so at most one row is there.
     fn read_one_of(
         &self,
         state: &mut TxnState<'s, C, P>,
@@ -35,7 +35,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
         Ok(None)
     }
 
-    /// Reads a row that has left the index, under a key for which the index has none.
+    /// Reads a row that has left the index, under a key without a row in the index.
     pub(super) fn read_kept(
         &self,
         state: &mut TxnState<'s, C, P>,
@@ -84,7 +84,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
         })
     }
 
-    /// Reads the rows of a range of keys of the primary index, or of a secondary one, up to a
+    /// Reads the rows of a range of keys of the primary index, or of a secondary index, up to a
     /// number of rows.
     pub(super) fn scan_snapshot(
         &self,
@@ -123,7 +123,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
                 let fetch =
                     |entries: &[&'s _]| Self::fetch_entries(data, columns, ahead(entries, limit));
                 data.scan_index_as_of(at, keys, guard, &fetch, &mut |entry, records| {
-                    // An entry of another version of the row does not match it.
+                    // An entry of another version of the row does not match the row.
                     let is_true = |row: &Row<'s>, record: &Rec<C, P>| {
                         data.secondary_key(at, row.bytes, record.key())[..] == *entry
                     };

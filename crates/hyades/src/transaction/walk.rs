@@ -1,4 +1,4 @@
-//! Walks over hash tables, in steps that transactions of their own may take.
+//! Walks over hash tables, in steps, possibly in separate transactions.
 
 use super::access::{Access, Table, Transaction};
 use crate::error::Abort;
@@ -6,29 +6,29 @@ use crate::storage::row::Row;
 use crate::storage::schema::Columns;
 use crate::storage::value::Value;
 
-/// What a step of a walk looks for, and how far it goes.
+/// The goal and the limits of a step of a walk.
 #[derive(Clone, Copy, Debug)]
 pub struct WalkStep<'k> {
-    /// Where it begins.
+    /// The begin of the step.
     pub cursor: u64,
     /// The first values of the keys to read.
     pub prefix: &'k [Value<'k>],
-    /// It ends once it has read this many rows,
+    /// The step ends after reading this many rows,
     pub limit: usize,
-    /// or looked at this many buckets and rows.
+    /// or after looking at this many buckets and rows.
     pub steps: usize,
     /// Columns to read.
     pub columns: Columns,
 }
 
-/// What a step of a walk has found.
+/// The findings of a step of a walk.
 #[derive(Clone, Copy)]
 pub struct Walked<'t> {
     /// The rows, in no order.
     pub rows: &'t [Row<'t>],
-    /// Where the next step begins; 0 if this one was the last.
+    /// The begin of the next step; 0 if this step was the last.
     pub next: u64,
-    /// How many buckets and rows it has looked at, about.
+    /// The number of buckets and rows looked at, about.
     pub steps: usize,
 }
 
@@ -41,17 +41,17 @@ pub struct Walk<'t, 'k> {
 
 impl<'t> Transaction<'t> {
     /// Starts a step of a walk over the rows of a hash table, in the order of the index. The walk
-    /// begins with cursor 0; each step returns the cursor of the next one, and 0 at the end. Steps
+    /// begins with cursor 0; each step returns the cursor of the next step, and 0 at the end. Steps
     /// may be taken in different transactions and sessions, at any time: a cursor is a number below
     /// 2 to the power of 53, and the database keeps nothing for it.
     ///
     /// A row that is there from the first step to the last is returned, and, unless the database
-    /// was opened anew in between, exactly once, however the table grows or shrinks. Rows that are
-    /// inserted or deleted meanwhile are returned or not. What a step returns is a read like any
-    /// other, valid when the transaction commits. Rows that it did *not* find are not: unlike a
-    /// range, a step is not protected against phantoms, so that it conflicts with no insert.
+    /// was opened anew in between, exactly once, however the table grows or shrinks. Rows inserted
+    /// or deleted meanwhile are returned or not. The rows returned by a step are reads like any
+    /// other, valid when the transaction commits. Rows *not* found are no reads: unlike a range, a
+    /// step is not protected against phantoms, and so conflicts with no insert.
     ///
-    /// A step takes a time that its [limits](Walk::limit) bound, whatever the size of the table.
+    /// The time of a step is bounded by its [limits](Walk::limit), whatever the size of the table.
     ///
     /// ```
     /// # use hyades::{Column, Database, Schema, Type};
@@ -84,21 +84,21 @@ impl<'t> Transaction<'t> {
 }
 
 impl<'t, 'k> Walk<'t, 'k> {
-    /// Only keys that start with these values. The others are passed, and take part of the time.
+    /// Only keys that start with these values. Other keys are passed, and take part of the time.
     pub fn prefix(mut self, key: &'k [Value<'k>]) -> Self {
         self.step.prefix = key;
         self
     }
 
-    /// Ends at the end of the bucket in which it has read `n` rows: it may read some more. The
-    /// default is 1,000.
+    /// Ends at the end of the bucket in which the step has read `n` rows: it may read some more.
+    /// The default is 1,000.
     pub fn limit(mut self, n: usize) -> Self {
         self.step.limit = n;
         self
     }
 
-    /// Ends once it has looked at about `n` buckets and rows, whatever it has found; a bucket holds
-    /// a few rows, or none. The default is 10,000.
+    /// Ends after a look at about `n` buckets and rows, whatever was found; a bucket holds a few
+    /// rows, or none. The default is 10,000.
     pub fn steps(mut self, n: usize) -> Self {
         self.step.steps = n;
         self
@@ -110,7 +110,7 @@ impl<'t, 'k> Walk<'t, 'k> {
         self
     }
 
-    /// Takes the step. A number that is no cursor is the end.
+    /// Takes the step. A number beyond all cursors is the end.
     ///
     /// # Errors
     /// [`Abort::UnknownHandle`] if the table's primary index is ordered: scan it.

@@ -10,11 +10,11 @@ use crate::transaction::access::{Index, Table, Transaction};
 use std::marker::PhantomData;
 use std::ops::{Bound, RangeBounds};
 
-/// The keys that a scan reads.
+/// The keys to read in a scan.
 enum ScannedKeys<'k> {
-    /// All that begin with these values.
+    /// All keys that begin with these values.
     Prefix(KeyValues<'k>),
-    /// Those in a range.
+    /// The keys in a range.
     Between(Bound<KeyValues<'k>>, Bound<KeyValues<'k>>),
 }
 
@@ -43,21 +43,21 @@ impl<'t, 'k, R: TableRow, K: KeyFields> TypedScan<'t, 'k, R, K> {
         }
     }
 
-    /// Only rows with exactly this key.
+    /// Restricts the scan to rows with exactly this key.
     #[inline]
     pub fn equal(mut self, key: K::Key<'k>) -> Self {
         self.keys = ScannedKeys::Prefix(K::values(key));
         self
     }
 
-    /// Only rows whose key starts with these fields.
+    /// Restricts the scan to rows whose key starts with these fields.
     #[inline]
     pub fn prefix(mut self, fields: impl KeyPrefix<'k>) -> Self {
         self.keys = ScannedKeys::Prefix(fields.values());
         self
     }
 
-    /// Only rows with a key in this range: `10..20`, `"a"..="b"`, `(1, 5)..`.
+    /// Restricts the scan to rows with a key in the range: `10..20`, `"a"..="b"`, `(1, 5)..`.
     #[inline]
     pub fn range(mut self, range: impl RangeBounds<K::Key<'k>>) -> Self
     where
@@ -68,8 +68,8 @@ impl<'t, 'k, R: TableRow, K: KeyFields> TypedScan<'t, 'k, R, K> {
         self
     }
 
-    /// Only rows whose key is in this range by its first fields: `(1, 5)..(1, 9)` of a key of three
-    /// fields. An included upper bound takes in all keys that start with it.
+    /// Restricts the scan to rows whose first key fields are in the range: `(1, 5)..(1, 9)` of a
+    /// key of three fields. An included upper bound takes in all keys that start with the bound.
     #[inline]
     pub fn prefix_range<P: KeyPrefix<'k> + Clone>(mut self, range: impl RangeBounds<P>) -> Self {
         let bound = |bound: Bound<&P>| bound.map(|fields| fields.clone().values());
@@ -98,15 +98,15 @@ impl<'t, 'k, R: TableRow, K: KeyFields> TypedScan<'t, 'k, R, K> {
         Ok(Rows { rows: rows.iter(), row_type: PhantomData })
     }
 
-    /// Runs the scan like [`rows`](Self::rows), but reads only these columns of each row; see
+    /// Runs the scan like [`rows`](Self::rows), but reads only some columns of each row; see
     /// [`TypedTable::get_columns`](super::TypedTable::get_columns).
     #[inline]
     pub fn get_columns(self, columns: Columns) -> Result<&'t [Row<'t>], Abort> {
         self.tx.0.scan(self.table, self.index, &self.range_of_values(), columns)
     }
 
-    /// Announces that the scan will run soon, or that rows will be inserted where it would begin;
-    /// see [`Scan::prefetch`](crate::Scan::prefetch).
+    /// Announces that the scan will run soon, or that rows will be inserted where the scan would
+    /// begin; see [`Scan::prefetch`](crate::Scan::prefetch).
     #[inline]
     pub fn prefetch(self) {
         self.tx.0.prefetch_range(self.table, self.index, &self.range_of_values());

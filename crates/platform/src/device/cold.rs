@@ -1,12 +1,12 @@
-//! Cold reads: drops the system's cached pages of files, so that they are read from the disk.
+//! Cold reads: drops the system's cached pages of files, for reads from the disk.
 
 use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 
-/// Syncs every file below the directory and asks the system to drop its cached pages. Returns the
-/// total length of the files in bytes. The system may keep pages that another process has mapped.
-/// Files in shared memory have no other storage and stay.
+/// Syncs every file below the directory and asks the system to drop the cached pages. Returns the
+/// total length of the files in bytes. The system may keep pages mapped by another process. Files
+/// in shared memory have no other storage and stay.
 ///
 /// # Errors
 /// A file cannot be opened or synced.

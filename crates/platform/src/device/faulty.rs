@@ -1,5 +1,5 @@
-//! A device whose k-th write or sync fails (a dying or full disk), which stores a wrong bit, or
-//! whose k-th read panics (a defect in the reader).
+//! A device that fails at the k-th write or sync (a dying or full disk), stores a wrong bit, or
+//! panics at the k-th read (a defect in the reader).
 
 use super::{Device, DeviceFile, DirectoryLock};
 use crate::sync::Unpoisoned;
@@ -8,34 +8,34 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// Which operation fails, counted over all files of the device since the fault was armed.
+/// The failing operation, counted over all files of the device since the fault was armed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The k-th sync from now (0 is the next) fails once with an I/O error.
     Sync(u64),
-    /// The k-th write from now and all later ones fail: the device is full.
+    /// The k-th write from now and all later writes fail: the device is full.
     Write(u64),
     /// The k-th read from now panics, once.
     Panic(u64),
-    /// A write from now to a file whose name begins with `files` succeeds, but one bit of what it
-    /// stores is flipped, once.
+    /// A write from now to a file with a name beginning with `files` succeeds, but a stored bit is
+    /// flipped, once.
     Flip {
-        /// How the names of the files begin whose writes are counted.
+        /// The beginning of the file names whose writes are counted.
         files: &'static str,
-        /// Which of their writes (0 is the next).
+        /// The number of the faulty write (0 is the next).
         write: u64,
     },
 }
 
 #[derive(Debug)]
 struct FaultCounters {
-    /// Operations left before the fault; `u64::MAX` is "never". Relaxed everywhere: which of two
-    /// concurrent operations fails does not matter.
+    /// Operations left before the fault; `u64::MAX` is "never". Relaxed everywhere: either of two
+    /// concurrent operations may fail.
     syncs: AtomicU64,
     writes: AtomicU64,
     reads: AtomicU64,
     flips: AtomicU64,
-    /// How the names of the files begin whose writes `flips` counts.
+    /// The beginning of the file names whose writes `flips` counts.
     flipped_files: Mutex<&'static str>,
 }
 
@@ -86,7 +86,7 @@ struct FaultyFile {
     plan: Arc<FaultCounters>,
 }
 
-/// Counts one operation down; returns true if it is the one that fails.
+/// Counts an operation down; returns true if the operation fails.
 fn countdown_fires(counter: &AtomicU64, sticky: bool) -> bool {
     let step = |left: u64| match left {
         u64::MAX => None,

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 /// Bytes written at once when a file is filled with zeros.
 const ZERO_CHUNK: u64 = 1 << 20;
-/// The same where others use the device meanwhile: a sync of theirs waits for as much at most.
+/// The same with concurrent users of the device: another user's sync waits for at most a piece.
 const PIECE: u64 = 256 << 10;
 
 /// The file system.
@@ -37,14 +37,15 @@ impl PlainFile {
         Self { file, sync, uncached: Uncached::default() }
     }
 
-    /// Writes a chunk of zeros at `offset` of a file that gets `len` bytes; returns its end.
+    /// Writes a chunk of zeros at `offset` of a file that gets `len` bytes; returns the chunk's
+    /// end.
     fn write_zeros(&self, zeros: &[u8], offset: u64, len: u64) -> io::Result<u64> {
         let chunk = &zeros[..(len - offset).min(zeros.len() as u64) as usize];
         self.write_at(&[IoSlice::new(chunk)], offset)?;
         Ok(offset + chunk.len() as u64)
     }
 
-    /// Fills the file with zeros from `offset` on, so that no space has to be allocated later.
+    /// Fills the file with zeros from `offset` on, so no space has to be allocated later.
     fn fill(&self, mut offset: u64, len: u64) -> io::Result<()> {
         let zeros = vec![0; len.min(ZERO_CHUNK) as usize];
         while offset < len {
@@ -68,7 +69,7 @@ impl PlainFile {
         Ok(())
     }
 
-    /// Creates an empty file, or empties an existing one.
+    /// Creates an empty file, or empties an existing file.
     fn create(path: &Path) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         let file = options.read(true).write(true).create(true).truncate(true).open(path)?;
@@ -96,7 +97,7 @@ impl DeviceFile for PlainFile {
 
     fn drop_cached(&self) {
         if self.sync {
-            // Pages that cannot be dropped are read from the cache.
+            // Pages not dropped are read from the cache.
             let _ = rustix::fs::fadvise(&self.file, 0, None, rustix::fs::Advice::DontNeed);
         }
     }
@@ -206,9 +207,9 @@ impl Device for FileDevice {
     }
 }
 
-/// Locks a directory with `flock`. The system attaches the lock to the directory itself, not to its
+/// Locks a directory with `flock`. The system attaches the lock to the directory itself, not to the
 /// path, and needs only read permission. So the lock works on a read-only file system, and excludes
-/// openers that use another mount of the same directory.
+/// openers with another mount of the same directory.
 fn lock(dir: &Path, how: rustix::fs::FlockOperation) -> io::Result<DirectoryLock> {
     let file = File::open(dir)?;
     match rustix::fs::flock(&file, how) {
@@ -221,11 +222,11 @@ fn lock(dir: &Path, how: rustix::fs::FlockOperation) -> io::Result<DirectoryLock
     }
 }
 
-/// A directory's descriptor that holds its lock.
+/// A directory's descriptor with the lock.
 ///
 /// The lock belongs to the open file description, and a process forked by another thread holds a
-/// copy of every descriptor until its exec. Closing ours would leave the lock with that copy for a
-/// moment, and an opening right after would be refused. So drop unlocks explicitly.
+/// copy of every descriptor until its exec. Closing our descriptor would leave the lock with the
+/// copy for a moment, and an opening right after would be refused. So drop unlocks explicitly.
 #[derive(Debug)]
 struct LockedDirectory(File);
 

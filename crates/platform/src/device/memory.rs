@@ -1,4 +1,4 @@
-//! Shared memory: files in a memory file system. They survive the process, not the machine.
+//! Shared memory: files in a memory file system. The files survive the process, not the machine.
 
 use super::file::PlainFile;
 use super::{Device, DeviceFile, DirectoryLock, FileDevice};
@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Files that are never synced, meant for directories under [`MemoryDevice::ROOT`]. A log on it
+/// Files without syncs, meant for directories under [`MemoryDevice::ROOT`]. A log on the device
 /// survives the end of the process, not a loss of power: `durable()` is false.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MemoryDevice;
@@ -36,8 +36,8 @@ impl Device for MemoryDevice {
     }
 
     fn create(&self, path: &Path, len: u64) -> io::Result<Arc<dyn DeviceFile>> {
-        // A hole is as good as zeros here: there is no journal, and pages are allocated when they
-        // are written.
+        // A hole is as good as zeros here: there is no journal, and pages are allocated on the
+        // first write.
         let mut options = OpenOptions::new();
         let file = options.read(true).write(true).create(true).truncate(true).open(path)?;
         file.set_len(len)?;

@@ -1,11 +1,11 @@
 //! Storage for the log: directories and files, behind two small traits.
 //!
 //! The traits exist because there are real choices ([`FileDevice`], [`MemoryDevice`]) and because
-//! the guarantees of a log are about the worst that a device can do ([`PowerCutDevice`],
-//! [`FaultyDevice`], and [`SimulatedDisk`], which does all of that and more in memory). For
-//! experiments there are devices that imitate others ([`ThrottledDevice`], [`NvmDevice`]), sets of
-//! devices ([`StripedDevice`]), and one that selects the device by directory ([`MountedDevice`]).
-//! All of these wrap other devices and can be combined.
+//! the guarantees of a log are about the worst behaviour of a device ([`PowerCutDevice`],
+//! [`FaultyDevice`], and [`SimulatedDisk`], with all of these faults and more in memory). For
+//! experiments there are devices imitating real devices ([`ThrottledDevice`], [`NvmDevice`]), sets
+//! of devices ([`StripedDevice`]), and a selection of the device by directory ([`MountedDevice`]).
+//! All wrap other devices and can be combined.
 
 mod cold;
 mod faulty;
@@ -45,21 +45,21 @@ pub trait Device: Send + Sync + Debug {
     fn name(&self) -> &'static str;
     /// Whether synced data survives a loss of power.
     fn durable(&self) -> bool;
-    /// Whether a read blocks on the device, so that several files are best read in parallel, one
+    /// Whether a read blocks on the device, so several files are best read in parallel, with a
     /// thread each. False where the system reads ahead into memory.
     fn reads_wait(&self) -> bool {
         false
     }
-    /// Creates a directory and its parents, durably; succeeds if it exists.
+    /// Creates a directory and its parents, durably; succeeds for an existing directory.
     fn create_dir(&self, dir: &Path) -> io::Result<()>;
     /// Creates a file of `len` zero bytes, or replaces an existing one. Where it matters the bytes
-    /// are written, not merely allocated, so that overwriting them later changes no metadata. They
-    /// are not synced.
+    /// are written, not merely allocated, so later overwrites change no metadata. The bytes are not
+    /// synced.
     fn create(&self, path: &Path, len: u64) -> io::Result<Arc<dyn DeviceFile>>;
-    /// Like [`create`](Self::create), for a file that is not needed soon: writes and syncs it in
-    /// pieces and calls `pause` with the bytes of a piece before the next one, so that others get
-    /// the device meanwhile. Once `pause` returns false the file is needed: the rest is written at
-    /// once. A device for which that makes no difference creates the file at once.
+    /// Like [`create`](Self::create), for a file not needed soon: writes and syncs the file in
+    /// pieces and calls `pause` with the bytes of a piece before the next piece, so further users
+    /// get the device meanwhile. Once `pause` returns false the file is needed: the rest is written
+    /// at once. A device without a benefit from pieces creates the file at once.
     fn create_in_pieces(
         &self,
         path: &Path,
@@ -71,9 +71,9 @@ pub trait Device: Send + Sync + Debug {
     }
     /// Opens an existing file for reading and writing.
     fn open(&self, path: &Path) -> io::Result<Arc<dyn DeviceFile>>;
-    /// Opens an existing file for reading only. Needs no write permission; writes to it fail.
+    /// Opens an existing file for reading only. Needs no write permission; writes to the file fail.
     fn open_read(&self, path: &Path) -> io::Result<Arc<dyn DeviceFile>>;
-    /// Renames a file and replaces `to` if it exists. Durable after [`sync_dir`](Self::sync_dir).
+    /// Renames a file and replaces an existing `to`. Durable after [`sync_dir`](Self::sync_dir).
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Removes a file. Durable after [`sync_dir`](Self::sync_dir).
     fn remove(&self, path: &Path) -> io::Result<()>;
@@ -83,22 +83,22 @@ pub trait Device: Send + Sync + Debug {
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
     /// Reads a whole small file.
     fn read_small(&self, path: &Path) -> io::Result<Vec<u8>>;
-    /// Creates or replaces a small file and syncs its content, but not its name.
+    /// Creates or replaces a small file and syncs the content, but not the name.
     fn write_small(&self, path: &Path, bytes: &[u8]) -> io::Result<()>;
-    /// Whether a file or directory has this name.
+    /// Whether a file or directory has the name `path`.
     fn exists(&self, path: &Path) -> io::Result<bool>;
-    /// Locks the directory exclusively until the lock is dropped. If it is locked elsewhere, by
-    /// this or another process, fails with [`io::ErrorKind::WouldBlock`] and a message that says
-    /// so.
+    /// Locks the directory exclusively until the lock is dropped. If locked elsewhere, by the
+    /// current or another process, fails with [`io::ErrorKind::WouldBlock`] and a message about the
+    /// lock.
     fn lock_dir(&self, dir: &Path) -> io::Result<DirectoryLock>;
-    /// Locks the directory for reading until the lock is dropped. Other readers may hold it too; it
-    /// excludes [`lock_dir`](Self::lock_dir) and is excluded by it. Needs no write permission. A
-    /// device without shared locks locks exclusively.
+    /// Locks the directory for reading until the lock is dropped. Further readers may hold the lock
+    /// too; the shared lock and [`lock_dir`](Self::lock_dir) exclude each other. Needs no write
+    /// permission. A device without shared locks locks exclusively.
     fn lock_dir_shared(&self, dir: &Path) -> io::Result<DirectoryLock> {
         self.lock_dir(dir)
     }
-    /// Fails if files cannot be created in this existing directory: the file system is read-only,
-    /// or permission is lacking. Writes nothing. The default returns `Ok`.
+    /// Fails if files cannot be created in the existing directory `dir`: the file system is
+    /// read-only, or permission is lacking. Writes nothing. The default returns `Ok`.
     fn check_writable(&self, dir: &Path) -> io::Result<()> {
         let _ = dir;
         Ok(())
@@ -163,14 +163,14 @@ pub(in crate::device) use forward_names;
 
 /// An open file of a [`Device`].
 pub trait DeviceFile: Send + Sync + Debug {
-    /// Writes all the slices, one after the other, at `offset`.
+    /// Writes all the slices, in order, at `offset`.
     fn write_at(&self, slices: &[IoSlice<'_>], offset: u64) -> io::Result<()>;
     /// Reads until the buffer is full or the file ends; returns the bytes read.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
     /// Makes everything written so far durable.
     fn sync_data(&self) -> io::Result<()>;
     /// Asks the system to drop its cached pages of synced data, so that later reads come from the
-    /// device. A hint: does nothing where there is no such cache.
+    /// device. A hint: does nothing without a cache.
     fn drop_cached(&self) {}
     /// The file's length in bytes.
     fn len(&self) -> io::Result<u64>;

@@ -5,8 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Selects the device by path: a path in or below a mounted directory is on the device that is
-/// mounted there (the deepest match). All other paths are on the first device.
+/// Selects the device by path: a path in or below a mounted directory is on the device mounted
+/// there (the deepest match). All other paths are on the first device.
 #[derive(Clone, Debug)]
 pub struct MountedDevice {
     mounts: Vec<(PathBuf, Arc<dyn Device>)>,
@@ -24,7 +24,7 @@ impl MountedDevice {
         MountedDevice { mounts, name }
     }
 
-    /// The device that a path is on.
+    /// Returns the device of a path.
     fn at(&self, path: &Path) -> &Arc<dyn Device> {
         let mounted = self.mounts.iter().filter(|(dir, _)| path.starts_with(dir));
         let deepest = mounted.max_by_key(|(dir, _)| dir.components().count());

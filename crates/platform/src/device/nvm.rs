@@ -13,7 +13,7 @@ const LINE: u64 = 64;
 /// How slow non-volatile memory is.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Nvm {
-    /// Its latency relative to ordinary memory; 2 in the experiments of Poplar (section 6).
+    /// The latency relative to ordinary memory; 2 in the experiments of Poplar (section 6).
     pub factor: f64,
     /// Time to flush a cache line to ordinary memory, in nanoseconds.
     pub line_ns: f64,
@@ -25,8 +25,8 @@ impl Default for Nvm {
     }
 }
 
-/// Wraps a device in memory. A write spins for the extra time that flushing its cache lines one by
-/// one takes on non-volatile memory. In the experiment it counts as durable when it returns; a sync
+/// Wraps a device in memory. A write spins for the extra time of flushing its cache lines in
+/// sequence on non-volatile memory. In the experiment a write counts as durable on return; a sync
 /// adds nothing. Reads take the same extra time.
 #[derive(Clone, Debug)]
 pub struct NvmDevice {

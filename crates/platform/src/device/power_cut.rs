@@ -1,9 +1,9 @@
 //! A device that loses everything unsynced at a power cut.
 //!
-//! Everything written since a file's last sync is kept only in this process's memory, and so is
+//! Everything written since a file's last sync is kept only in the process's memory, and so is
 //! every name created, changed or removed since its directory's last sync. Killing the process, or
 //! [`PowerCutDevice::cut`], therefore has the worst effect of a loss of power. Reads see the
-//! unsynced state, as the page cache would show it. Directories themselves are created at once.
+//! unsynced state, as in the page cache. Directories themselves are created at once.
 
 mod names;
 #[cfg(test)]
@@ -27,10 +27,10 @@ const SECTOR: usize = 512;
 /// Further misbehaviour of the device.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PowerCutOptions {
-    /// Seeds which sectors reach the medium early.
+    /// The seed for the choice of sectors written early to the medium.
     pub seed: u64,
-    /// The probability, for each sector written, that it reaches the medium before any sync, which
-    /// makes torn writes. 0 for none.
+    /// The probability, for each sector written, that the sector reaches the medium before any
+    /// sync, for torn writes. 0 for none.
     pub early_sectors: f64,
     /// Syncs of files return `Ok` and do nothing, for tests that a check can fail.
     pub lying_sync: bool,
@@ -46,7 +46,8 @@ struct PowerCutState {
     random: Mutex<Random>,
     /// Set once by `cut`, read by every operation. SeqCst: not on a hot path.
     off: AtomicBool,
-    /// How many more changes (writes, syncs, names) succeed; each one decrements it.
+    /// The number of changes (writes, syncs, names) that still succeed; each change decrements the
+    /// number.
     changes_left: AtomicU64,
     hidden: AtomicU64,
     names: Mutex<DirectoryNames>,
@@ -95,7 +96,7 @@ impl PowerCutDevice {
     }
 
     /// Cuts the power: unsynced data is lost, and every later operation fails. A new device over
-    /// the same directories sees what is left.
+    /// the same directories sees the rest.
     pub fn cut(&self) {
         self.0.off.store(true, Ordering::SeqCst);
         let names = locked(&self.0.names);
@@ -114,7 +115,7 @@ impl PowerCutDevice {
         names: &mut DirectoryNames,
         physical: PathBuf,
     ) -> io::Result<Arc<dyn DeviceFile>> {
-        // Files that are synced and closed need no open descriptor.
+        // Synced and closed files need no open descriptor.
         names
             .files
             .retain(|_, body| Arc::strong_count(body) > 1 || !locked(&body.unsynced).is_empty());
@@ -132,7 +133,7 @@ impl PowerCutDevice {
 }
 
 impl PowerCutFile {
-    /// Returns the sector as reads see it.
+    /// Returns the sector as seen by reads.
     fn sector(&self, unsynced: &BTreeMap<u64, Box<[u8; SECTOR]>>, index: u64) -> Sector {
         if let Some(bytes) = unsynced.get(&index) {
             return Ok(bytes.clone());
@@ -214,8 +215,8 @@ impl DeviceFile for PowerCutFile {
             return Ok(());
         }
         let mut unsynced = locked(&self.body.unsynced);
-        // The power may have been cut since the first check, which drops the unsynced bytes. Such a
-        // sync must fail.
+        // The power may have been cut since the first check; the cut drops the unsynced bytes. The
+        // sync must fail then.
         self.state.alive()?;
         for (index, bytes) in std::mem::take(&mut *unsynced) {
             self.body.medium.write_all_at(&bytes[..], index * SECTOR as u64)?;
@@ -261,7 +262,7 @@ impl Device for PowerCutDevice {
         File::create(dir.join(&physical))?.set_len(len)?;
         directory.view.insert(name.clone(), physical.clone());
         directory.pending.push(NameChange::Rename { physical: physical.clone(), name });
-        // A hidden file of an earlier process may have had this name.
+        // A hidden file of an earlier process may have had the same name.
         names.files.remove(&dir.join(&physical));
         self.file(&mut names, dir.join(physical))
     }
@@ -319,7 +320,7 @@ impl Device for PowerCutDevice {
     }
 
     fn write_small(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        // Small files have an exact length, which the overlay of whole sectors does not keep.
+        // Small files have an exact length, not kept by the overlay of whole sectors.
         self.create(path, bytes.len() as u64)?;
         let physical = locked(&self.0.names).physical(path)?;
         fs::write(physical, bytes)

@@ -1,15 +1,15 @@
-//! Computes when a device of a given speed would complete a request: the arithmetic of a throttled
-//! device, without a clock and without waiting, so that it can be tested exactly.
+//! Computes the time of a request's completion on a device of a given speed: the arithmetic of a
+//! throttled device, without a clock and without waiting, for exact tests.
 
 /// How fast a device is.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Throttle {
     /// Bytes per second, of reads and writes together; `None` is unlimited.
     pub bytes_per_s: Option<f64>,
-    /// Nanoseconds from the last byte of a request to its completion. Reads that continue where the
-    /// last one ended have no latency, as if they had been read ahead.
+    /// Nanoseconds from the last byte of a request to its completion. Reads continuing at the end
+    /// of the last read have no latency, as if read ahead.
     pub latency_ns: u64,
-    /// Requests served at a time, at least 1: their latencies overlap, their transfers do not.
+    /// Requests served at a time, at least 1: latencies overlap, transfers do not.
     pub depth: usize,
 }
 
@@ -19,11 +19,11 @@ impl Default for Throttle {
     }
 }
 
-/// Upper bound of the idle time that is made up for, in nanoseconds. Threads wake late, and a real
-/// device would not have been idle meanwhile.
+/// Upper bound of the compensated idle time, in nanoseconds. Threads wake late, and a real device
+/// would not have been idle meanwhile.
 const CREDIT_NS: u64 = 2_000_000;
 
-/// The requests accepted so far. Times are nanoseconds of one clock.
+/// The requests accepted so far. Times are nanoseconds of a single clock.
 #[derive(Debug)]
 pub(super) struct Schedule {
     ns_per_byte: f64,
@@ -44,8 +44,9 @@ impl Schedule {
         }
     }
 
-    /// Schedules a request that arrived at `arrival`, called at time `now`; `positioned` if it has
-    /// the latency. Returns when it completes. Requests are served in the order of these calls.
+    /// Schedules a request with arrival time `arrival`, called at time `now`; `positioned` if the
+    /// request has the latency. Returns the completion time. Requests are served in the order of
+    /// the calls.
     pub fn admit(&mut self, arrival: u64, now: u64, bytes: u64, positioned: bool) -> u64 {
         let slot = self.slots.iter_mut().min().expect("there is at least one");
         let begin = arrival.max(*slot).max(now.saturating_sub(CREDIT_NS));

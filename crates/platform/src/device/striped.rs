@@ -1,5 +1,5 @@
-//! RAID-0 over directories: each file is spread over all of them in units of a fixed length, so
-//! that one stream has the bandwidth of several devices.
+//! RAID-0 over directories: each file is spread over all directories in units of a fixed length, so
+//! a single stream has the bandwidth of several devices.
 
 use super::workers::{Task, Workers};
 use super::{Device, DeviceFile, DirectoryLock};
@@ -8,15 +8,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Spreads files over directories, each perhaps on a device of its own.
+/// Spreads files over directories, each perhaps on a separate device.
 ///
-/// Paths are those of the first directory. The units `i`, `i + n`, `i + 2n`, ... of a file are
+/// Paths are paths of the first directory. The units `i`, `i + n`, `i + 2n`, ... of a file are
 /// stored contiguously in the file of the same name in directory `i`. Small files are in the first
-/// directory only. A name is created in the first directory last and removed from it first, so
-/// every listed file is complete. A renamed file is complete after a power cut, too: under its new
-/// name if the first directory has that name, whatever the other directories had under it. Parts
-/// are read, written and synced in parallel; a sync covers only the parts written since the last
-/// one.
+/// directory only. A name is created in the first directory last and removed from the first
+/// directory first, so every listed file is complete. A renamed file is complete after a power cut,
+/// too: under its new name if the first directory has the new name, whatever the other directories
+/// had under the name. Parts are read, written and synced in parallel; a sync covers only the parts
+/// written since the last sync.
 #[derive(Clone, Debug)]
 pub struct StripedDevice {
     set: Arc<Set>,
@@ -30,7 +30,7 @@ struct Set {
 }
 
 impl StripedDevice {
-    /// A set of directories, each with its device; `unit` is the stripe unit in bytes.
+    /// A set of directories, each with a device; `unit` is the stripe unit in bytes.
     ///
     /// # Panics
     /// Without a directory, or with a unit of 0.
@@ -62,7 +62,7 @@ impl StripedDevice {
         })
     }
 
-    /// A file of these parts, the first one last. `fresh` if its content is not synced yet.
+    /// A file of `parts`, the first part last. `fresh` if the content is not synced yet.
     fn file(&self, mut parts: Vec<Arc<dyn DeviceFile>>, fresh: bool) -> Arc<dyn DeviceFile> {
         parts.reverse();
         let written = parts.iter().map(|_| AtomicBool::new(fresh)).collect();
@@ -81,12 +81,11 @@ struct StripedFile {
     set: Arc<Set>,
     parts: Vec<Arc<dyn DeviceFile>>,
     /// Whether a part has unsynced writes. Set after each write, cleared before each sync. Relaxed:
-    /// a write that a sync has to cover returned before the sync began, and the caller orders the
-    /// two.
+    /// a write due in a sync returned before the sync began, and the caller orders the two.
     written: Vec<AtomicBool>,
 }
 
-/// A piece of a transfer that is stored in one part: at `at` in the part, `range` in the transfer.
+/// A piece of a transfer stored in a single part: at `at` in the part, `range` in the transfer.
 struct Run {
     part: usize,
     at: u64,
@@ -108,7 +107,7 @@ impl StripedFile {
         })
     }
 
-    /// Groups the runs by part, without empty parts; the runs of a part are contiguous in it.
+    /// Groups the runs by part, without empty parts; the runs of a part are contiguous in the part.
     fn by_part(&self, offset: u64, len: usize) -> Vec<(usize, Vec<Run>)> {
         let mut all: Vec<(usize, Vec<Run>)> =
             self.parts.iter().map(|_| Vec::new()).enumerate().collect();
@@ -141,8 +140,8 @@ impl DeviceFile for StripedFile {
             let file = Arc::clone(&self.parts[*part]);
             let at = runs[0].at;
             let mut own = vec![0; runs.iter().map(|run| run.range.len()).sum()];
-            // A part may be short if the power failed while it was created or written. The missing
-            // bytes read as zeros, which a log reader never accepts as valid.
+            // A part may be short if the power failed during its creation or a write. The missing
+            // bytes read as zeros, never accepted as valid by a log reader.
             Task::new(*part, move || file.read_at(&mut own, at).map(|_| own))
         });
         let read = self.set.workers.run(tasks.collect());
@@ -171,7 +170,7 @@ impl DeviceFile for StripedFile {
         self.parts.iter().for_each(|part| part.drop_cached());
     }
 
-    /// The end of the last byte that any part has.
+    /// The end of the last byte of any part.
     fn len(&self) -> io::Result<u64> {
         let (unit, n) = (self.set.unit, self.parts.len() as u64);
         let mut end = 0;
@@ -184,7 +183,7 @@ impl DeviceFile for StripedFile {
     }
 }
 
-/// A part whose name was not durable when the power failed; it is empty.
+/// A part without a durable name at the power failure; the part is empty.
 #[derive(Debug)]
 struct Missing;
 
@@ -243,7 +242,7 @@ impl Device for StripedDevice {
         // Without its first part the file does not exist.
         self.first().open(path)?;
         let part = |(_, device, path): (usize, &Arc<dyn Device>, PathBuf)| {
-            // The name of this part was not durable when the power failed: it is empty.
+            // The name of the part was not durable at the power failure: the part is empty.
             if device.exists(&path)? { device.open(&path) } else { device.create(&path, 0) }
         };
         self.parts(path).map(part).collect::<io::Result<_>>().map(|parts| self.file(parts, false))
@@ -263,11 +262,13 @@ impl Device for StripedDevice {
                 device.rename(&from, &to)?;
             } else if device.exists(&from)? {
                 device.rename(&from, &to)?;
-                // Durable before the name in the first directory, which may become durable by
-                // itself: after a power cut a new first part never stands before old other parts.
+                // Durable before the name in the first directory, because the first name may become
+                // durable by itself: after a power cut a new first part never stands before old
+                // other parts.
                 device.sync_dir(to.parent().unwrap_or(&to))?;
             } else {
-                // `from` is a small file, without a part here; it may replace a file that has one.
+                // `from` is a small file, without a part here; the small file may replace a file
+                // with a part here.
                 unless_missing(device.remove(&to))?;
             }
         }

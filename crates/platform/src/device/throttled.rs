@@ -1,4 +1,4 @@
-//! A device with a given bandwidth, latency and queue depth, on top of another one.
+//! A device with a given bandwidth, latency and queue depth, on top of another device.
 
 use super::schedule::{Schedule, Throttle};
 use super::{Device, DeviceFile, forward_names};
@@ -14,16 +14,17 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 /// split into pieces. Other requests are served in between.
 const PIECE: u64 = 1 << 20;
 
-/// Wraps a device and makes it as slow as asked, never faster.
+/// Wraps a device and makes the device as slow as asked, never faster.
 ///
-/// A write costs nothing until the next sync, or until 2 MiB are unsynced. The sync returns when
-/// the device would have made the write durable; the inner device syncs within that time, so the
-/// figures are those of a device without a volatile cache. Reads share the bandwidth. All files of
-/// the device share its bandwidth and its queue: requests are served in order of arrival, at most
-/// `depth` at a time. Operations on names, and the zeros of a new file, are free.
+/// A write costs nothing until the next sync, or until 2 MiB are unsynced. The sync returns at the
+/// time of the write's durability on the modelled device; the inner device syncs within the same
+/// time, so the figures are the figures of a device without a volatile cache. Reads share the
+/// bandwidth. All files of the device share the bandwidth and the queue: requests are served in
+/// order of arrival, at most `depth` at a time. Operations on names, and the zeros of a new file,
+/// are free.
 ///
-/// Waiting threads sleep. Up to 2 ms that a thread loses by waking late are made up for, so that
-/// the rate is exact.
+/// Waiting threads sleep. Up to 2 ms lost by a thread's late waking are made up for, so the rate is
+/// exact.
 #[derive(Clone, Debug)]
 pub struct ThrottledDevice {
     inner: Arc<dyn Device>,
@@ -60,7 +61,7 @@ struct ThrottleState {
     schedule: Schedule,
     in_service: usize,
     next_ticket: u64,
-    /// Tickets of the requests that wait to be served, in order of arrival.
+    /// Tickets of the waiting requests, in order of arrival.
     waiting: VecDeque<u64>,
 }
 
@@ -103,8 +104,8 @@ impl Queue {
         Turn(self)
     }
 
-    /// Serves one request: `operate` performs it on the inner device and returns the bytes
-    /// transferred. `late_ns` is how late the file's last request was answered.
+    /// Serves a request: `operate` performs the request on the inner device and returns the bytes
+    /// transferred. `late_ns` is the delay of the answer to the file's last request.
     fn serve<T>(
         &self,
         late_ns: &AtomicU64,
@@ -127,10 +128,10 @@ impl Queue {
 struct ThrottledFile {
     inner: Arc<dyn DeviceFile>,
     queue: Arc<Queue>,
-    /// Bytes written and not yet transferred. Relaxed: a write that a sync has to cover returned
-    /// before the sync began.
+    /// Bytes written and not yet transferred. Relaxed: a write due in a sync returned before the
+    /// sync began.
     unsynced: AtomicU64,
-    /// Where the last read ended. Relaxed: a file has one reader at a time; with two, a latency
+    /// The end of the last read. Relaxed: a file has a single reader at a time; with two, a latency
     /// more or less would be charged.
     read_to: AtomicU64,
     /// How late the last request was answered, in nanoseconds. Relaxed, as `read_to`.

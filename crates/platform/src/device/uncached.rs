@@ -1,6 +1,6 @@
 //! Writes that bypass the page cache.
 //!
-//! The log syncs what it writes at once and does not read it again while it runs. The page cache
+//! The log syncs its writes at once and does not read them again while running. The page cache
 //! costs a copy and a page-by-page write-back, and a large write-back delays the syncs of other
 //! files.
 
@@ -16,24 +16,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Alignment of address, offset and length; some file systems need less.
 const ALIGNMENT: usize = 4096;
-/// Shorter writes go through the page cache, which is as fast for them.
+/// Shorter writes go through the page cache, as fast for short writes.
 const LEAST: usize = 16 << 10;
 /// Longer writes go through the page cache, too.
 const MOST: usize = 4 << 20;
 
-/// A second descriptor of the file, opened with `O_DIRECT` at the first write that can bypass the
+/// A second descriptor of the file, opened with `O_DIRECT` at the first write fit to bypass the
 /// page cache.
 #[derive(Debug, Default)]
 pub(super) struct Uncached {
     /// `None` where the file system does not support `O_DIRECT`.
     file: OnceLock<Option<File>>,
-    /// The file system supports it, but refused the alignment of a write.
+    /// The file system supports `O_DIRECT`, but refused the alignment of a write.
     refused: AtomicBool,
 }
 
 impl Uncached {
-    /// Writes all slices at `offset`. Returns false if they have to go through the page cache; a
-    /// part may have been written already.
+    /// Writes all slices at `offset`. Returns false if the slices have to go through the page
+    /// cache; a part may have been written already.
     pub(super) fn write(
         &self,
         file: &File,
@@ -63,13 +63,13 @@ impl Uncached {
 }
 
 fn reopen(file: &File) -> io::Result<File> {
-    // Opened by its descriptor: the file may have been renamed.
+    // Opened by descriptor: the file may have been renamed.
     let path = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
     let direct = OFlags::DIRECT.bits().cast_signed();
     OpenOptions::new().write(true).custom_flags(direct).open(path)
 }
 
-/// Copies the slices into an aligned buffer of the thread and passes it to `act`.
+/// Copies the slices into an aligned buffer of the thread and passes the buffer to `act`.
 fn with_copy<R>(slices: &[IoSlice<'_>], total: usize, act: impl FnOnce(&[u8]) -> R) -> R {
     thread_local!(static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) });
     BUFFER.with_borrow_mut(|buffer| {

@@ -1,10 +1,11 @@
-//! Complete transfers from partial ones: the system may transfer less than it was asked for, or be
-//! interrupted. One loop for the file system and for the simulated disk, which makes such transfers
-//! on purpose.
+//! Complete transfers from partial ones: the system may transfer less than requested, or be
+//! interrupted. A single loop for the file system and for the simulated disk, with partial
+//! transfers on purpose.
 
 use std::io::{self, ErrorKind, IoSlice};
 
-/// Writes all slices at `offset`; `some` writes a part of what it is given and returns its length.
+/// Writes all slices at `offset`; `some` writes a part of its argument and returns the part's
+/// length.
 pub(super) fn write(
     slices: &[IoSlice<'_>],
     offset: u64,

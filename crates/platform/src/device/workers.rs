@@ -1,4 +1,4 @@
-//! Threads that operate on several devices in parallel.
+//! Threads for operations on several devices in parallel.
 
 use crate::sync::locked;
 use std::io;
@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// An operation on one device of a set, which has the number `device`.
+/// An operation on the device with the number `device` of a set.
 pub(super) struct Task<T> {
     pub device: usize,
     pub run: Box<dyn FnOnce() -> io::Result<T> + Send>,
@@ -19,7 +19,7 @@ impl<T> Task<T> {
     }
 }
 
-/// One thread per device but the first, whose tasks run on the calling thread.
+/// A thread per device but the first; the first device's tasks run on the calling thread.
 #[derive(Debug)]
 pub(super) struct Workers {
     /// A sender is shared by all callers, hence the mutex.
@@ -34,7 +34,7 @@ impl Workers {
         for number in 1..devices {
             let (sender, receiver) = mpsc::channel::<Job>();
             let thread = std::thread::Builder::new().name(format!("stripe-{number}"));
-            // A device whose thread did not start is served by the calling thread, in turn.
+            // A device without a started thread is served by the calling thread, in turn.
             let Ok(thread) = thread.spawn(move || receiver.iter().for_each(|job| job())) else {
                 break;
             };
@@ -44,7 +44,7 @@ impl Workers {
         workers
     }
 
-    /// Runs each task on its device's thread, and those of the first device on the calling thread.
+    /// Runs each task on its device's thread, and the first device's tasks on the calling thread.
     /// Returns when all are done, with the results in the order of the tasks.
     pub fn run<T: Send + 'static>(&self, tasks: Vec<Task<T>>) -> Vec<io::Result<T>> {
         let (sender, receiver) = mpsc::channel();
@@ -60,7 +60,7 @@ impl Workers {
             };
             let sender = sender.clone();
             let job = Box::new(move || drop(sender.send((at, run()))));
-            // If the worker has panicked, its result is missing below.
+            // If the worker has panicked, the result is missing below.
             let _ = locked(worker).send(job);
         }
         drop(sender);
@@ -79,7 +79,7 @@ impl Drop for Workers {
     fn drop(&mut self) {
         self.jobs.clear();
         for thread in self.threads.drain(..) {
-            // A job may drop the last reference to the set; its thread cannot join itself.
+            // A job may drop the last reference to the set; the job's thread cannot join itself.
             if thread.thread().id() != std::thread::current().id() {
                 let _ = thread.join();
             }

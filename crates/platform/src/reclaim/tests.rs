@@ -1,18 +1,19 @@
-//! What waits is bounded by what is retired while a guard is pinned, and is freed after that.
+//! The waiting memory is bounded by the memory retired while a guard is pinned, and is freed
+//! afterwards.
 
 use super::*;
 use std::sync::atomic::AtomicUsize;
 use std::sync::mpsc;
 use std::thread;
 
-/// The counts are those of the process, so the tests run one after the other.
+/// The counts are per process, so the tests run in sequence.
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Retires an object of this size, which counts when it is freed.
+/// Retires an object of `bytes` bytes, counted when freed.
 fn retire_counted(guard: &Guard, bytes: usize, freed: &'static AtomicUsize) {
     // SAFETY: nothing is freed; the counter lives for ever.
     unsafe { retire(guard, bytes, move || _ = freed.fetch_add(1, Ordering::Relaxed)) };

@@ -1,11 +1,11 @@
-//! What was refused last, for ACL LOG, and how often, for INFO.
+//! The last refusals, for ACL LOG, and their numbers, for INFO.
 
 use hyades_platform::sync::Unpoisoned;
 use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Why something was refused.
+/// The reason of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// A command.
@@ -19,7 +19,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// As ACL LOG shows it.
+    /// The word in ACL LOG.
     pub fn word(self) -> &'static str {
         match self {
             Reason::Command => "command",
@@ -30,7 +30,7 @@ impl Reason {
     }
 }
 
-/// Something that was refused, perhaps several times.
+/// A refusal, possibly repeated.
 #[derive(Clone, Debug)]
 pub struct DeniedEntry {
     /// How often.
@@ -43,7 +43,7 @@ pub struct DeniedEntry {
     pub object: Vec<u8>,
     /// The user.
     pub user: String,
-    /// When it was last, in milliseconds since 1970.
+    /// The time of the last refusal, in milliseconds since 1970.
     pub at_ms: i64,
     /// The client's line of CLIENT LIST.
     pub client: String,
@@ -52,10 +52,10 @@ pub struct DeniedEntry {
 /// Equal refusals in this time are one entry.
 const TOGETHER_MS: i64 = 60_000;
 
-/// Entries that are looked through for an equal one.
+/// Number of entries searched for an equal entry.
 const LOOKED_AT: usize = 10;
 
-/// Bytes of an object that are kept.
+/// Number of kept bytes of an object.
 const MOST_OBJECT: usize = 1_024;
 
 /// The last refusals, and the numbers of all.
@@ -86,12 +86,12 @@ impl DeniedLog {
         entries.truncate(most);
     }
 
-    /// The last ones.
+    /// The last refusals.
     pub fn last(&self, count: usize) -> Vec<DeniedEntry> {
         self.entries.lock().unpoisoned().iter().take(count).cloned().collect()
     }
 
-    /// Forgets all.
+    /// Removes all entries.
     pub fn clear(&self) {
         self.entries.lock().unpoisoned().clear();
     }
@@ -101,7 +101,7 @@ impl DeniedLog {
         self.counts[reason as usize].load(Relaxed)
     }
 
-    /// Sets those numbers to 0.
+    /// Sets the numbers of refusals to 0.
     pub fn restart_counts(&self) {
         self.counts.iter().for_each(|count| count.store(0, Relaxed));
     }

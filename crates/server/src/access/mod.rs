@@ -1,7 +1,7 @@
-//! Users and their rules, logging in, and what was refused.
+//! Users and their rules, logins, and refusals.
 //!
-//! While there is only the default user, and it may do all without a password, nothing is checked
-//! but that this is so.
+//! While there is only the default user, allowed to do all without a password, no check runs beside
+//! the check for this case.
 
 mod denied;
 mod rules;
@@ -19,21 +19,22 @@ use std::sync::{Arc, RwLock};
 use throttle::Throttle;
 pub use throttle::source;
 
-/// The users, and what has become of their attempts.
+/// The users, and the results of their attempts.
 pub struct Access {
     users: RwLock<Arc<Users>>,
-    /// Raised by each change of `users`, behind it: a thread that sees it sees the change.
+    /// Raised by each change of `users`, behind the change: a thread that reads a new number sees
+    /// the change.
     generation: AtomicU64,
     /// Something can be refused to some client.
     is_restricted: AtomicBool,
-    /// What was refused.
+    /// Refusals.
     pub denied: DeniedLog,
     /// Failed attempts to log in.
     pub throttle: Throttle,
 }
 
 impl Access {
-    /// With the users of the settings.
+    /// Access with the users of the settings.
     pub fn new(users: Users) -> Access {
         Access {
             is_restricted: AtomicBool::new(users.is_restricted()),
@@ -44,15 +45,15 @@ impl Access {
         }
     }
 
-    /// The users as they are now.
+    /// The present users.
     pub fn users(&self) -> Arc<Users> {
         self.users.read().unpoisoned().clone()
     }
 
-    /// Changes the users: as a whole, or, after an error, not at all. Returns those before.
+    /// Changes the users: as a whole, or, after an error, not at all. Returns the users before.
     ///
     /// # Errors
-    /// Those of the change.
+    /// Errors of the change.
     pub fn change<T, E>(
         &self,
         change: impl FnOnce(&mut Users) -> Result<T, E>,
@@ -61,14 +62,14 @@ impl Access {
         let mut next = (**users).clone();
         let done = change(&mut next)?;
         // A stricter rule is not to be passed over: a check that finds no restriction, or an old
-        // number, came before this change.
+        // number, ran before this change.
         self.is_restricted.store(next.is_restricted(), Ordering::Release);
         let before = std::mem::replace(&mut *users, Arc::new(next));
         self.generation.fetch_add(1, Ordering::Release);
         Ok((done, before))
     }
 
-    /// Whether something can be refused. If not, nothing has to be looked at.
+    /// Whether something can be refused. If not, no check is needed.
     #[inline]
     pub fn is_restricted(&self) -> bool {
         self.is_restricted.load(Ordering::Acquire)
@@ -79,7 +80,7 @@ impl Access {
         self.is_restricted() && !self.users().default_user().is_open()
     }
 
-    /// Whether the default user needs no password, even if it is off.
+    /// Whether the default user needs no password, even if the user is off.
     pub fn is_open(&self) -> bool {
         self.users().default_user().needs_no_password()
     }
@@ -91,38 +92,38 @@ pub struct Login {
     user: Arc<User>,
     generation: u64,
     has_logged_in: bool,
-    /// Rules do not bind it.
+    /// Rules do not bind the client.
     is_unbound: bool,
 }
 
 impl Login {
-    /// Of a client that has just connected.
+    /// The login of a client that has just connected.
     pub fn new(access: &Access) -> Login {
         let generation = access.generation.load(Ordering::Acquire);
         let user = access.users().default_user().clone();
         Login { has_logged_in: user.is_open(), user, generation, is_unbound: false }
     }
 
-    /// Of this server itself: rules do not bind it.
+    /// The login of this server itself: rules do not bind the server.
     pub fn unbound(access: &Access) -> Login {
         Login { is_unbound: true, has_logged_in: true, ..Login::new(access) }
     }
 
     /// Logs in.
     pub fn set(&mut self, access: &Access, user: Arc<User>) {
-        // It is looked up again if it has changed since it was found.
+        // The user is looked up again, in case of a change since the user was found.
         *self = Login { user, generation: 0, has_logged_in: true, is_unbound: false };
         self.refresh(access);
     }
 
-    /// The name of its user.
+    /// The name of the user.
     pub fn name(&self) -> &str {
         &self.user.name
     }
 
-    /// Its user, as the rules are now. One that was removed has no rights.
+    /// The user with the present rules. A removed user has no rights.
     pub fn refresh(&mut self, access: &Access) -> &User {
-        // Read first: what is found is at least as new.
+        // The generation is read first: the users found are at least as new.
         let generation = access.generation.load(Ordering::Acquire);
         if generation != self.generation {
             let users = access.users();
@@ -134,7 +135,7 @@ impl Login {
         &self.user
     }
 
-    /// Whether it has to log in before it runs a command.
+    /// Whether the client has to log in before running a command.
     pub fn is_missing(&self, access: &Access) -> bool {
         !self.has_logged_in && access.needs_login()
     }
@@ -142,7 +143,7 @@ impl Login {
     /// Whether a request is allowed.
     ///
     /// # Errors
-    /// It is refused, and why.
+    /// The request is refused, with the reason.
     pub fn check(&mut self, access: &Access, args: &[&[u8]]) -> Result<(), Denied> {
         match access.is_restricted() && !self.is_unbound {
             true => self.refresh(access).check(args),
@@ -150,7 +151,7 @@ impl Login {
         }
     }
 
-    /// Why SORT is refused with a pattern, if it is: BY and GET read any keys.
+    /// The reason to refuse SORT with a pattern, if any: BY and GET read any keys.
     pub fn sort_refusal(&mut self, access: &Access, args: &[&[u8]]) -> Option<String> {
         let sorts = args[0].len() >= 4 && args[0][..4].eq_ignore_ascii_case(b"sort");
         if !sorts || !access.is_restricted() || self.is_unbound {

@@ -7,7 +7,7 @@ use std::fmt;
 /// A rule is not possible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RuleError {
-    /// It is no rule.
+    /// The text is no rule.
     Syntax,
     /// There is no such command or category.
     UnknownCommand,
@@ -49,14 +49,14 @@ impl fmt::Display for RuleError {
     }
 }
 
-/// Why a request is refused. Those that tell more come later.
+/// The reason of a refusal. Later variants are more specific.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Denied {
-    /// Its command is not allowed.
+    /// The command is not allowed.
     Command,
-    /// The key at this place among its arguments is not.
+    /// The key at this place among the arguments is not allowed.
     Key(usize),
-    /// The channel at this place is not.
+    /// The channel at this place is not allowed.
     Channel(usize),
 }
 
@@ -90,9 +90,9 @@ impl CommandSet {
 pub struct Selector {
     allowed: CommandSet,
     all_commands: bool,
-    /// Commands that are allowed with this first argument alone, by their places.
+    /// Commands allowed with this first argument alone, by their places.
     first_arguments: Vec<(usize, Vec<u8>)>,
-    /// The rules on commands behind `+@all` or `-@all`: they make up the three above.
+    /// The rules on commands behind `+@all` or `-@all`: the source of the three fields above.
     command_rules: Vec<String>,
     has_all_commands_first: bool,
     all_keys: bool,
@@ -101,13 +101,13 @@ pub struct Selector {
     channels: Vec<Vec<u8>>,
 }
 
-/// Whether a word would break the lines that rules are written in.
+/// Whether a word would break the lines of written rules.
 pub fn has_blanks(word: &[u8]) -> bool {
     word.iter().any(|byte| byte.is_ascii_whitespace() || *byte == 0x0b || *byte == 0)
 }
 
 impl Selector {
-    /// No rights, but that all channels may be allowed.
+    /// No rights, except all channels if `all_channels`.
     pub fn new(all_channels: bool) -> Selector {
         Selector { all_channels, ..Selector::default() }
     }
@@ -120,7 +120,7 @@ impl Selector {
     /// Adds a rule.
     ///
     /// # Errors
-    /// It is not possible; nothing has changed.
+    /// The rule is not possible; nothing has changed.
     pub fn add(&mut self, rule: &[u8]) -> Result<(), RuleError> {
         let lower = rule.to_ascii_lowercase();
         match &lower[..] {
@@ -221,8 +221,8 @@ impl Selector {
         }
     }
 
-    /// Allows or refuses some commands, by a rule of this name. A rule that changes nothing is not
-    /// kept, nor is an earlier one that this one makes void: what is left yields the same.
+    /// Allows or refuses some commands, by a rule of this name. A rule without effect is not kept,
+    /// nor is an earlier rule made void by the new rule: the remaining rules yield the same.
     fn set_commands(
         &mut self,
         allow: bool,
@@ -245,11 +245,11 @@ impl Selector {
         self.all_commands &= allow;
     }
 
-    /// Whether a request is allowed. `command` is its place in the catalogue; `None` for a command
-    /// that is not there. A free one needs no right.
+    /// Checks whether a request is allowed. `command` is the place of its command in the catalogue;
+    /// `None` for an unknown command. A free command needs no right.
     ///
     /// # Errors
-    /// It is refused, and why.
+    /// The request is refused, with the reason.
     pub fn check(
         &self,
         (command, is_free): (Option<usize>, bool),
@@ -292,7 +292,7 @@ impl Selector {
         self.all_keys || self.keys.iter().any(is_all)
     }
 
-    /// Whether a channel may be used. A pattern is allowed if it is one of those here.
+    /// Whether a channel may be used. A pattern is allowed if equal to a pattern of a rule.
     pub fn allows_channel(&self, name: &[u8], channels: NamedChannels) -> bool {
         let fits = |pattern: &Vec<u8>| match channels {
             NamedChannels::Patterns => pattern == name,
@@ -326,7 +326,7 @@ impl Selector {
         self.channels.iter().map(rule).collect::<Vec<_>>().join(&b' ')
     }
 
-    /// All rules, as they are read.
+    /// All rules, in the form to be read.
     pub fn describe(&self) -> Vec<u8> {
         let mut parts = vec![self.describe_keys()];
         if !self.all_channels {
@@ -399,7 +399,7 @@ mod tests {
     }
 
     proptest! {
-        /// What ACL SAVE writes, ACL LOAD reads, with the same meaning.
+        /// ACL LOAD reads the text of ACL SAVE, with the same meaning.
         #[test]
         fn a_description_means_the_same(rules in proptest::collection::vec(0usize..16, 0..12)) {
             const RULES: [&str; 16] = [

@@ -9,21 +9,21 @@ use std::time::{Duration, Instant};
 /// Failures from an address count for so long.
 const WINDOW: Duration = Duration::from_secs(60);
 
-/// Up to this number in that time have no consequence.
+/// Up to this number of failures in the window have no consequence.
 const FREE: u32 = 10;
 
-/// The delay after the first failure beyond those; it doubles with each further one.
+/// The delay after the next failure; the delay doubles with each further failure.
 const FIRST_DELAY: Duration = Duration::from_millis(100);
 
 /// The longest delay.
 const LONGEST_DELAY: Duration = Duration::from_secs(5);
 
-/// Most addresses that are remembered. Beyond them those are forgotten whose time has passed, then
-/// those with the fewest failures.
+/// Most addresses to remember. Beyond the limit, first addresses whose time has passed are removed,
+/// then addresses with the fewest failures.
 const MOST_ADDRESSES: usize = 4_096;
 
-/// Whose attempts count together: an address, or the 64 leading bits that a network of version 6
-/// hands out as a whole. `None` if the text is no address with a port.
+/// The source of an attempt: an address, or the 64 leading bits, for a network of version 6
+/// assigned as a whole. `None` if the text is no address with a port.
 pub fn source(address: &str) -> Option<IpAddr> {
     match address.parse::<SocketAddr>().ok()?.ip().to_canonical() {
         IpAddr::V6(own) => {

@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The user that a client is before it logs in.
+/// The user of a client before a login.
 pub const DEFAULT: &str = "default";
 
 type Hash = [u8; 32];
@@ -15,20 +15,20 @@ type Hash = [u8; 32];
 /// A user.
 #[derive(Clone, Debug)]
 pub struct User {
-    /// Its name.
+    /// The name of the user.
     pub name: Arc<str>,
-    /// Another one for a user of the same name that is created after this one was removed.
+    /// The number of the user; a new user with the name of a removed user gets another number.
     pub id: u64,
     is_on: bool,
     /// Any password will do.
     needs_none: bool,
     skips_sanitizing: bool,
     passwords: Vec<Hash>,
-    /// The user's own rules first. One set has to allow all of a request.
+    /// The user's own rules first. One set has to allow a request as a whole.
     selectors: Vec<Selector>,
 }
 
-/// Whether two hashes are equal, in a time that does not tell where they differ.
+/// Compares two hashes, in a time that does not depend on the place of a difference.
 fn are_equal(a: &Hash, b: &Hash) -> bool {
     let differing = a.iter().zip(b).fold(0, |all, (a, b)| all | (a ^ b));
     std::hint::black_box(differing) == 0
@@ -56,7 +56,7 @@ pub fn hexadecimal(bytes: &[u8]) -> String {
 }
 
 impl User {
-    /// A user without rights; all channels may be allowed to it.
+    /// A user without rights; all channels may be allowed.
     pub fn new(name: &str, all_channels: bool) -> User {
         User {
             name: name.into(),
@@ -69,7 +69,7 @@ impl User {
         }
     }
 
-    /// The default user of a server without rules: it may do all, without a password.
+    /// The default user of a server without rules: allowed to do all, without a password.
     pub fn all_powerful() -> User {
         let mut user = User::new(DEFAULT, true);
         for rule in [&b"on"[..], b"nopass", b"~*", b"+@all"] {
@@ -81,7 +81,7 @@ impl User {
     /// Adds a rule.
     ///
     /// # Errors
-    /// It is not possible; nothing has changed.
+    /// The rule is not possible; nothing has changed.
     pub fn add(&mut self, rule: &[u8], channels_by_default: bool) -> Result<(), RuleError> {
         let lower = rule.to_ascii_lowercase();
         match (&lower[..], rule) {
@@ -130,14 +130,14 @@ impl User {
         Ok(())
     }
 
-    /// Whether it may log in with a password.
+    /// Whether the user may log in with a password.
     fn accepts(&self, hash: &Hash) -> bool {
         let fits =
             self.passwords.iter().fold(false, |fits, password| fits | are_equal(password, hash));
         self.is_on && (self.needs_none || fits)
     }
 
-    /// Whether clients are this user, if it is the default one, without a password.
+    /// Whether clients become this user, as the default user, without a password.
     pub fn is_open(&self) -> bool {
         self.is_on && self.needs_none
     }
@@ -152,10 +152,11 @@ impl User {
         self.selectors[0].allows_all()
     }
 
-    /// Whether a request is allowed. Of those that refuse it that one counts which allows most.
+    /// Checks whether a request is allowed. Of the sets of rules that refuse, the refusal of the
+    /// most permissive set counts.
     ///
     /// # Errors
-    /// It is refused, and why.
+    /// The request is refused, with the reason.
     pub fn check(&self, args: &[&[u8]]) -> Result<(), Denied> {
         let at = names::of_request(args);
         let command = catalogue::command(args[0]);
@@ -174,7 +175,7 @@ impl User {
         Err(denied.expect("a user has rules"))
     }
 
-    /// Which option of SORT is refused: BY and GET read any keys.
+    /// The refused option of SORT: BY and GET read any keys.
     pub fn refused_sort_option(&self, args: &[&[u8]]) -> Option<&'static str> {
         let may_read = |selector: &Selector| {
             let at = names::of_request(args);
@@ -197,12 +198,12 @@ impl User {
         (!may).then_some(option)
     }
 
-    /// Whether it may go on listening to what it has subscribed to.
+    /// Whether the user may keep a subscription to a channel.
     pub fn allows_channel(&self, name: &[u8], channels: NamedChannels) -> bool {
         self.selectors.iter().any(|selector| selector.allows_channel(name, channels))
     }
 
-    /// Its flags, as they are set.
+    /// The flags of the user, as set.
     pub fn flags(&self) -> Vec<&'static str> {
         let mut flags = vec![if self.is_on { "on" } else { "off" }];
         flags.extend(self.needs_none.then_some("nopass"));
@@ -210,17 +211,17 @@ impl User {
         flags
     }
 
-    /// The hashes of its passwords.
+    /// The hashes of the user's passwords.
     pub fn passwords(&self) -> impl Iterator<Item = String> {
         self.passwords.iter().map(|hash| hexadecimal(hash))
     }
 
-    /// Its own rules, then those in parentheses.
+    /// The user's own rules, then the rules in parentheses.
     pub fn selectors(&self) -> &[Selector] {
         &self.selectors
     }
 
-    /// Its flags, passwords and rules, as they are read.
+    /// The user's flags, passwords and rules, as rules to be read.
     pub fn describe(&self) -> Vec<u8> {
         let mut parts: Vec<Vec<u8>> =
             self.flags().iter().map(|flag| flag.as_bytes().to_vec()).collect();
@@ -231,16 +232,16 @@ impl User {
         parts.join(&b' ')
     }
 
-    /// The same, as a line of a file.
+    /// The description, as a line of a file.
     pub fn line(&self) -> Vec<u8> {
         [b"user ", self.name.as_bytes(), b" ", &self.describe()].concat()
     }
 }
 
-/// Rules in parentheses may stand in several words: puts each together again.
+/// Joins rules in parentheses, which may stand in several words, into a word each.
 ///
 /// # Errors
-/// The word at which a parenthesis is opened that is not closed.
+/// The word at which an unclosed parenthesis is opened.
 pub fn merged(words: &[&[u8]]) -> Result<Vec<Vec<u8>>, Vec<u8>> {
     let (mut merged, mut open): (Vec<Vec<u8>>, Option<Vec<u8>>) = (Vec::new(), None);
     let mut begin = &b""[..];
@@ -267,7 +268,7 @@ pub fn merged(words: &[&[u8]]) -> Result<Vec<Vec<u8>>, Vec<u8>> {
     }
 }
 
-/// All users by name. There is always the default one.
+/// All users by name. There is always the default user.
 #[derive(Clone, Debug)]
 pub struct Users {
     all: BTreeMap<Arc<str>, Arc<User>>,
@@ -283,7 +284,7 @@ impl Default for Users {
     }
 }
 
-/// A user's name, if it can be one.
+/// The user name, if the bytes are a possible name.
 pub fn user_name(name: &[u8]) -> Option<&str> {
     std::str::from_utf8(name).ok().filter(|_| !has_blanks(name))
 }
@@ -305,12 +306,12 @@ impl Users {
         self.all.get(name)
     }
 
-    /// The default one.
+    /// The default user.
     pub fn default_user(&self) -> &Arc<User> {
         self.find(DEFAULT).expect("there is always the default user")
     }
 
-    /// All of them.
+    /// All users.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<User>> {
         self.all.values()
     }
@@ -319,16 +320,16 @@ impl Users {
         self.all.insert(user.name.clone(), Arc::new(user));
     }
 
-    /// Removes a user, if it is there.
+    /// Removes a user, if present.
     pub fn remove(&mut self, name: &str) -> bool {
         assert!(name != DEFAULT, "there is always the default user");
         self.all.remove(name).is_some()
     }
 
-    /// Changes a user, or adds it: by all rules, or, after an error, by none.
+    /// Changes or adds a user: by all rules, or, after an error, by none.
     ///
     /// # Errors
-    /// What ACL SETUSER tells of it.
+    /// The error text of ACL SETUSER.
     pub fn change(&mut self, name: &str, rules: &[&[u8]]) -> Result<(), String> {
         let rules = merged(rules).map_err(|at| {
             let at = String::from_utf8_lossy(&at).into_owned();
@@ -339,7 +340,7 @@ impl Users {
             None => User::new(name, self.channels_by_default),
         };
         let user = self.with(user, &rules).map_err(|(rule, error)| {
-            // A password is not repeated where it may be logged.
+            // A password is not repeated in a text for the log.
             let rule = match rule.first() {
                 Some(b'>' | b'<') => "(password)".into(),
                 _ => String::from_utf8_lossy(&rule).into_owned(),
@@ -358,7 +359,7 @@ impl Users {
         Ok(user)
     }
 
-    /// Sets the only password of the default user; an empty one: that it needs none.
+    /// Sets the only password of the default user; an empty password: none is needed.
     pub fn set_default_password(&mut self, password: &str) {
         let mut user = (**self.default_user()).clone();
         (user.needs_none, user.passwords) = (password.is_empty(), Vec::new());
@@ -368,7 +369,7 @@ impl Users {
         self.put(user);
     }
 
-    /// The user of this name, if the password is right. It takes as long if there is none.
+    /// The user of a name, if the password is right. A missing user takes the same time.
     pub fn log_in(&self, name: &[u8], password: &[u8]) -> Option<Arc<User>> {
         let hash = Sha256::digest(password).into();
         let user = std::str::from_utf8(name).ok().and_then(|name| self.find(name));
@@ -376,11 +377,11 @@ impl Users {
         user.filter(|_| accepts).cloned()
     }
 
-    /// Reads lines that each define a user. `file` names them in errors. Without one the default
-    /// user may do all.
+    /// Reads lines that each define a user. `file` is the name of the file in errors. Without a
+    /// definition, the default user may do all.
     ///
     /// # Errors
-    /// All that is wrong with the file, as text; nothing has changed.
+    /// All faults of the file, as text; nothing has changed.
     pub fn read(&mut self, text: &[u8], file: &str) -> Result<(), String> {
         let channels_by_default = self.channels_by_default;
         let mut read = Users { all: BTreeMap::new(), channels_by_default };
@@ -430,7 +431,7 @@ impl Users {
                        was performed";
             return Err(errors);
         }
-        // Clients that are the default user stay so.
+        // Clients of the default user stay so.
         let default = read.find(DEFAULT).map(|user| (**user).clone());
         let default = default.unwrap_or_else(User::all_powerful);
         read.put(User { id: self.default_user().id, ..default });
@@ -438,10 +439,10 @@ impl Users {
         Ok(())
     }
 
-    /// Defines users of the configuration file, each once: the default one anew.
+    /// Defines users of the configuration file, each once: the default user anew.
     ///
     /// # Errors
-    /// What is wrong, in a sentence.
+    /// The fault, in a sentence.
     pub fn define(&mut self, lines: &[Vec<Vec<u8>>]) -> Result<(), String> {
         let mut defined = Vec::new();
         for words in lines {

@@ -1,11 +1,11 @@
-//! The time by which keys expire: the wall clock, which for this purpose never goes back.
+//! The time for the expiry of keys: the wall clock, made monotonic.
 
 use hyades_platform::clock::wall_ms;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
 pub use hyades_platform::clock::wall_us;
 
-/// A clock that all threads share.
+/// A clock shared by all threads.
 #[derive(Debug, Default)]
 pub struct Clock(AtomicI64);
 
@@ -17,14 +17,14 @@ impl Clock {
         self.0.fetch_max(now, Relaxed).max(now)
     }
 
-    /// It shows this time at least: ahead of the wall clock, it stands still.
+    /// Advances the clock to at least this time: ahead of the wall clock, the clock stands still.
     #[cfg(test)]
     pub fn advance(&self, at_ms: i64) {
         self.0.fetch_max(at_ms, Relaxed);
     }
 }
 
-/// The processor's time for this thread so far, in seconds: that of others does not count.
+/// The processor's time for this thread so far, in seconds, without other threads.
 #[cfg(test)]
 pub fn thread_seconds() -> f64 {
     let text = std::fs::read_to_string("/proc/thread-self/stat").unwrap();

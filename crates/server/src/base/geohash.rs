@@ -1,9 +1,9 @@
-//! Places on the earth as numbers of 52 bits, whose order keeps neighbours together, and distances.
-//! The numbers, the distances and the cells that a search looks at are those of Redis.
+//! Places on the earth as numbers of 52 bits, in an order that keeps neighbours together, and
+//! distances. The numbers, the distances and the cells of a search are as in Redis.
 //!
-//! A longitude and a latitude are 26 bits each, which alternate in the number: the first bits of a
+//! A longitude and a latitude have 26 bits each, alternating in the number: the first bits of a
 //! number name a *cell*, and the numbers of a cell are consecutive. A search covers a shape by the
-//! cell of its middle and the eight around that, of a size so that they contain the shape.
+//! cell of its middle and the eight cells around, of a size large enough to contain the shape.
 
 use std::f64::consts::PI;
 use std::ops::Range;
@@ -14,21 +14,21 @@ const MOST_STEPS: u32 = 26;
 /// The earth is a sphere of this radius, in metres.
 const RADIUS: f64 = 6_372_797.560_856;
 
-/// Half of its girth on the map, in metres.
+/// Half of the girth of the earth on the map, in metres.
 const HALF_OF_MAP: f64 = 20_037_726.37;
 
 /// From the lowest to the highest coordinate.
 type Bounds = (f64, f64);
 
 const LONGITUDES: Bounds = (-180.0, 180.0);
-/// Those of a square map.
+/// Latitudes of a square map.
 const LATITUDES: Bounds = (-85.051_128_78, 85.051_128_78);
-/// Those of geohashes as text.
+/// Latitudes of geohashes as text.
 const ALL_LATITUDES: Bounds = (-90.0, 90.0);
 
 /// The digits of geohashes as text.
 const DIGITS: &[u8; 32] = b"0123456789bcdefghjkmnpqrstuvwxyz";
-/// Their number. The last one would need more bits than there are, and is 0.
+/// The number of digits. The last digit would need more bits than there are, and is 0.
 const LENGTH: usize = 11;
 
 /// A place, in degrees.
@@ -40,7 +40,7 @@ pub struct GeoPlace {
     pub latitude: f64,
 }
 
-/// Spreads bits: each is followed by one that is 0.
+/// Spreads bits: each bit is followed by a 0.
 fn spread(bits: u32) -> u64 {
     let masks = [
         (16, 0x0000_ffff_0000_ffff),
@@ -73,7 +73,7 @@ pub struct Cell {
     steps: u32,
 }
 
-/// The part of `bounds` that a column or a row is.
+/// The part of `bounds` of a column or a row.
 fn part(at: u32, steps: u32, bounds: Bounds) -> Bounds {
     let (size, all) = (f64::from(1u32 << steps), bounds.1 - bounds.0);
     let edge = |at: f64| bounds.0 + at / size * all;
@@ -81,7 +81,7 @@ fn part(at: u32, steps: u32, bounds: Bounds) -> Bounds {
 }
 
 impl Cell {
-    /// The one of a place. That of the greatest coordinate lies behind the last one.
+    /// The cell of a place. The cell of the greatest coordinate lies behind the last cell.
     fn of(place: GeoPlace, steps: u32, latitudes: Bounds) -> Cell {
         let at = |value: f64, bounds: Bounds| {
             ((value - bounds.0) / (bounds.1 - bounds.0) * f64::from(1u32 << steps)) as u32
@@ -94,14 +94,14 @@ impl Cell {
         spread(self.row) | spread(self.column) << 1
     }
 
-    /// The numbers of the places in it.
+    /// The numbers of the places in the cell.
     pub fn scores(self) -> Range<u64> {
         let shift = 2 * (MOST_STEPS - self.steps);
         self.bits() << shift..(self.bits() + 1) << shift
     }
 
-    /// The neighbour this number of columns and rows away; those at one end of the map have
-    /// neighbours at the other.
+    /// The neighbour this number of columns and rows away; cells at an end of the map have
+    /// neighbours at the opposite end.
     fn moved(self, columns: i32, rows: i32) -> Cell {
         let mask = (1 << self.steps) - 1;
         let moved = |at: u32, by: i32| match by {
@@ -121,20 +121,20 @@ impl Cell {
 }
 
 impl GeoPlace {
-    /// Whether it is on the map.
+    /// Whether the place is on the map.
     pub fn is_valid(self) -> bool {
         let is_in = |value: f64, bounds: Bounds| (bounds.0..=bounds.1).contains(&value);
         is_in(self.longitude, LONGITUDES) && is_in(self.latitude, LATITUDES)
     }
 
-    /// Its number.
+    /// The number of the place.
     pub fn score(self) -> u64 {
         Cell::of(self, MOST_STEPS, LATITUDES).bits()
     }
 
     /// The middle of the smallest cell of a number; a score of another kind gives some place.
     pub fn of_score(score: f64) -> GeoPlace {
-        // What no number is has all bits of a negative one, as C has it.
+        // A score that is no number has all bits of a negative number, as in C.
         let bits = if score < 0.0 { score as i64 as u64 } else { score as u64 };
         let cell = Cell { column: gather(bits >> 1), row: gather(bits), steps: MOST_STEPS };
         let middle =
@@ -145,7 +145,7 @@ impl GeoPlace {
         }
     }
 
-    /// The geohash that other programs know, of 11 digits.
+    /// The geohash of 11 digits, for other programs.
     pub fn geohash(self) -> [u8; LENGTH] {
         let bits = Cell::of(self, MOST_STEPS, ALL_LATITUDES).bits();
         let mut text = [DIGITS[0]; LENGTH];
@@ -176,7 +176,7 @@ fn degrees(radians: f64) -> f64 {
     radians / (PI / 180.0)
 }
 
-/// What a search looks in, around a place; in metres.
+/// The area of a search, around a place; in metres.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Shape {
     /// With this radius.
@@ -186,7 +186,7 @@ pub enum Shape {
 }
 
 impl Shape {
-    /// The distance of a place from the middle, if it lies in it.
+    /// The distance of a place from the middle, if the place lies in the shape.
     pub fn distance_within(self, middle: GeoPlace, place: GeoPlace) -> Option<f64> {
         match self {
             Shape::Circle(radius) => {
@@ -201,21 +201,21 @@ impl Shape {
         }
     }
 
-    /// The longitudes and the latitudes between which it lies.
+    /// The bounds of the longitudes and the latitudes of the shape.
     fn bounds(self, middle: GeoPlace) -> (Bounds, Bounds) {
         let (width, height) = match self {
             Shape::Circle(radius) => (radius, radius),
             Shape::Box(width, height) => (width / 2.0, height / 2.0),
         };
         let up = degrees(height / RADIUS);
-        // It is widest, in degrees, where it is nearest to a pole.
+        // The shape is widest, in degrees, at its end nearest to a pole.
         let widest = if middle.latitude < 0.0 { -up } else { up };
         let across = degrees(width / RADIUS / radians(middle.latitude + widest).cos());
         let around = |value: f64, by: f64| (value - by, value + by);
         (around(middle.longitude, across), around(middle.latitude, up))
     }
 
-    /// The steps of cells of which nine cover it, mostly.
+    /// The steps of cells of a size with which nine cells cover the shape, mostly.
     fn steps(self, middle: GeoPlace) -> u32 {
         let mut reach = match self {
             Shape::Circle(radius) => radius,
@@ -237,8 +237,8 @@ impl Shape {
         (steps - fewer).clamp(1, MOST_STEPS as i32) as u32
     }
 
-    /// The cells that cover it, in the order in which they are looked at: that of the middle, then
-    /// those of its neighbours that it reaches. No place of it lies in another cell.
+    /// The cells that cover the shape, in the order of the search: the cell of the middle, then the
+    /// neighbours that the shape reaches. No place of the shape lies in another cell.
     pub fn cells(self, middle: GeoPlace) -> Vec<Cell> {
         /// Columns to the east, rows to the north.
         const AROUND: [(i32, i32); 8] =
@@ -278,7 +278,7 @@ mod tests {
         GeoPlace { longitude, latitude }
     }
 
-    /// The numbers and texts are those of redis-server 7.0.15.
+    /// The numbers and texts are from redis-server 7.0.15.
     #[test]
     fn numbers_and_texts_are_those_of_redis() {
         let (palermo, catania) = (place(13.361389, 38.115556), place(15.087269, 37.502669));
@@ -295,8 +295,8 @@ mod tests {
     }
 
     proptest! {
-        /// Places that a shape has are in its cells, of which there are nine at most. (Shapes over
-        /// the end of the map are cut there, as in Redis.)
+        /// The places in a shape are in its cells, at most nine. (Shapes over the end of the map
+        /// are cut there, as in Redis.)
         #[test]
         fn places_in_a_shape_are_in_its_cells(
             (longitude, latitude) in (-179.0..179.0f64, -84.0..84.0f64),
@@ -317,7 +317,7 @@ mod tests {
             prop_assert!(cells.iter().any(|cell| cell.scores().contains(&score)));
         }
 
-        /// A place is near to what its number says, and spreading is undone by gathering.
+        /// A place is near to the place of its number, and gathering undoes spreading.
         #[test]
         fn a_number_says_where_it_is(
             longitude in -180.0..180.0f64, latitude in -85.05..85.05f64, bits: u32,

@@ -1,10 +1,10 @@
 //! Glob patterns: `*`, `?`, `[a-z]`, `[^a]`, and `\` before any byte.
 
-/// Whether a text matches a pattern as a whole. A `*` is tried again only from where the last one
-/// began, so the time is at most the product of the lengths.
+/// Whether a text matches a pattern as a whole. A `*` is tried again only from the start of the
+/// last `*`, so the time is at most the product of the lengths.
 pub fn matches(pattern: &[u8], text: &[u8], ignore_case: bool) -> bool {
     let (mut p, mut t) = (0, 0);
-    // Behind the last `*`, and where the text that it covers ends.
+    // Behind the last `*`, and the end of the text covered by the `*`.
     let mut star: Option<(usize, usize)> = None;
     while t < text.len() {
         if pattern.get(p) == Some(&b'*') {
@@ -42,7 +42,8 @@ fn one(pattern: &[u8], byte: u8, ignore_case: bool) -> Option<usize> {
     }
 }
 
-/// Whether a class, which follows `[`, has a byte; and its length with `]`, which may be missing.
+/// Whether a class, behind `[`, has a byte; and the length of the class with `]`, which may be
+/// missing.
 fn class_has(class: &[u8], byte: u8, fold: impl Fn(u8) -> u8) -> (bool, usize) {
     let negated = class.first() == Some(&b'^');
     let (mut at, mut found) = (usize::from(negated), false);

@@ -1,20 +1,21 @@
-//! A histogram of times that many threads add to.
+//! A histogram of times, with additions from many threads.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Counters of each doubling: a time is known to 1/128.
 const PARTS: usize = 128;
 
-/// Its logarithm.
+/// The logarithm of `PARTS`.
 const PART_BITS: u32 = PARTS.ilog2();
 
-/// Times from 2 to the power of this many nanoseconds on, 69 seconds, count as the one below.
+/// Times from 2 to the power of this many nanoseconds on, 69 seconds, count as the longest time
+/// below.
 const BITS: u32 = 36;
 
-/// Number of counters: those below [`PARTS`] nanoseconds, and those of each doubling.
+/// Number of counters: for times below [`PARTS`] nanoseconds, and for each doubling.
 const COUNTERS: usize = PARTS * (1 + (BITS - PART_BITS) as usize);
 
-/// How many times were how long, in nanoseconds.
+/// Numbers of times by length, in nanoseconds.
 pub struct TimeHistogram(Vec<AtomicU64>);
 
 impl Default for TimeHistogram {
@@ -29,7 +30,7 @@ fn place(nanos: u64) -> usize {
     if nanos < PARTS as u64 {
         return nanos as usize;
     }
-    // The highest bit names the doubling, those behind it the part.
+    // The highest bit names the doubling, the bits behind name the part.
     let shift = nanos.ilog2() - PART_BITS;
     PARTS * shift as usize + (nanos >> shift) as usize
 }
@@ -59,8 +60,8 @@ impl TimeHistogram {
         self.0.iter().map(|counter| counter.load(Relaxed)).sum()
     }
 
-    /// The time in nanoseconds that this share of all, in percent, does not exceed. 0 if there is
-    /// none.
+    /// The time in nanoseconds that a share of all times, in percent, does not exceed. 0 without
+    /// times.
     pub fn percentile(&self, percent: f64) -> u64 {
         let counts: Vec<u64> = self.0.iter().map(|counter| counter.load(Relaxed)).collect();
         let total: u64 = counts.iter().sum();
@@ -73,16 +74,16 @@ impl TimeHistogram {
         found.map_or(0, longest)
     }
 
-    /// Times in microseconds, each about twice the one before, with the number of those that were
-    /// not longer. Those that add nothing to the number before them are left out.
+    /// Times in microseconds, each about twice the time before, with the number of times that were
+    /// not longer. Times that do not increase the number are left out.
     pub fn doublings(&self) -> Vec<(u64, u64)> {
         let steps = self.steps(1).into_iter();
         steps.map(|(nanos, count)| (nanos / 1_000, count)).collect()
     }
 
-    /// Times in nanoseconds, from about 1,000 on this many for each doubling (a power of two, 128
-    /// at most), with the number of those that were not longer. Those that add nothing to the
-    /// number before them are left out.
+    /// Times in nanoseconds, from about 1,000 on `parts` for each doubling (a power of two, 128 at
+    /// most), with the number of times that were not longer. Times that do not increase the number
+    /// are left out.
     pub fn steps(&self, parts: usize) -> Vec<(u64, u64)> {
         let (mut found, mut seen, mut told) = (Vec::new(), 0, 0);
         let mut bound = place(1 << 10);
@@ -100,8 +101,8 @@ impl TimeHistogram {
         found
     }
 
-    /// The numbers of times that did not exceed these bounds, which ascend, by more than 1/128; and
-    /// of all. Bounds are in nanoseconds.
+    /// The numbers of times that did not exceed the ascending bounds by more than 1/128; and the
+    /// number of all. Bounds are in nanoseconds.
     pub fn at_most<const N: usize>(&self, bounds: &[u64; N]) -> ([u64; N], u64) {
         let (mut found, mut seen, mut next) = ([0; N], 0, 0);
         for (at, counter) in self.0.iter().enumerate() {
@@ -120,7 +121,7 @@ impl TimeHistogram {
 mod tests {
     use super::*;
 
-    /// Each time has one counter, whose times are next to each other.
+    /// Each time has one counter, and the times of a counter are adjacent.
     #[test]
     fn a_counter_has_times_that_are_nearly_equal() {
         let mut before = 0;

@@ -1,4 +1,4 @@
-//! What any room uses: time, patterns, histograms, digests, ids of streams.
+//! Basics for all modules: time, patterns, histograms, digests, ids of streams.
 
 pub mod clock;
 pub mod geohash;

@@ -8,7 +8,7 @@ pub fn sha1(text: &[u8]) -> [u8; 20] {
     Sha1::digest(text).into()
 }
 
-/// A digest that is shown in hexadecimal digits.
+/// A digest, shown in hexadecimal digits.
 pub struct Hexadecimal<'a>(pub &'a [u8; 20]);
 
 impl fmt::Display for Hexadecimal<'_> {
@@ -22,7 +22,7 @@ pub fn hexadecimal(digest: &[u8; 20]) -> String {
     Hexadecimal(digest).to_string()
 }
 
-/// The digest that a text of hexadecimal digits is, in any case.
+/// The digest in a text of hexadecimal digits, in any case.
 pub fn from_hexadecimal(text: &[u8]) -> Option<[u8; 20]> {
     let text = std::str::from_utf8(text).ok().filter(|text| text.len() == 40)?;
     let mut digest = [0; 20];

@@ -1,4 +1,5 @@
-//! Ids of the entries of streams: a time in milliseconds and a number among those of that time.
+//! Ids of the entries of streams: a time in milliseconds and a number among the ids of the same
+//! time.
 
 use std::fmt;
 
@@ -7,12 +8,12 @@ use std::fmt;
 pub struct StreamId {
     /// A time in milliseconds, by rule since 1970.
     pub ms: u64,
-    /// The number among the ids of that time.
+    /// The number among the ids of the same time.
     pub seq: u64,
 }
 
 impl StreamId {
-    /// The lowest id, which no entry has.
+    /// The lowest id, unused by entries.
     pub const ZERO: StreamId = StreamId { ms: 0, seq: 0 };
 
     /// The highest id.
@@ -34,23 +35,23 @@ impl StreamId {
         }
     }
 
-    /// Sixteen bytes that sort as the ids do.
+    /// Sixteen bytes, with the order of the ids.
     pub fn bytes(self) -> [u8; 16] {
         ((u128::from(self.ms) << 64) | u128::from(self.seq)).to_be_bytes()
     }
 
-    /// From [`StreamId::bytes`]; `None` if their number is another.
+    /// From [`StreamId::bytes`]; `None` for any other number of bytes.
     pub fn from_bytes(bytes: &[u8]) -> Option<StreamId> {
         let number = u128::from_be_bytes(bytes.try_into().ok()?);
         Some(StreamId { ms: (number >> 64) as u64, seq: number as u64 })
     }
 
-    /// As clients see it.
+    /// The text for clients.
     pub fn text(self) -> Vec<u8> {
         self.to_string().into_bytes()
     }
 
-    /// Reads `ms-seq`, or `ms` alone, to which `seq` belongs then.
+    /// Reads `ms-seq`, or `ms` alone, with `seq` as the second part.
     pub fn parse(text: &[u8], seq: u64) -> Option<StreamId> {
         match text.iter().position(|byte| *byte == b'-') {
             None => Some(StreamId { ms: part(text)?, seq }),
@@ -62,7 +63,7 @@ impl StreamId {
 /// Longer ids are none, as in Redis.
 const LONGEST: usize = 127;
 
-/// A number of an id. As in Redis there may be blanks, a plus and zeros in front of it.
+/// A number of an id. As in Redis there may be blanks, a plus and zeros in front of the number.
 pub fn part(text: &[u8]) -> Option<u64> {
     if text.len() > LONGEST {
         return None;

@@ -1,4 +1,4 @@
-//! The categories of access: what rules such as `+@read` name.
+//! The categories of access: the names in rules like `+@read`.
 
 use super::flags::{ADMIN, BLOCKS, FAST, PUBSUB, READ, RUNS_SCRIPTS, WRITE};
 
@@ -39,7 +39,7 @@ pub fn bits(names: &str) -> u32 {
     names.split_ascii_whitespace().fold(0, |all, name| all | bit(name))
 }
 
-/// The categories of a command: those that its row names, and those that follow from its flags.
+/// The categories of a command: the categories in its row, and the categories implied by its flags.
 pub fn of(flags: u32, named: &str) -> u32 {
     let implied = [
         (WRITE, "write"),
@@ -49,14 +49,14 @@ pub fn of(flags: u32, named: &str) -> u32 {
         (PUBSUB, "pubsub"),
         (FAST, "fast"),
     ];
-    // What a script does, the categories of its commands tell.
+    // The effects of a script have the categories of its commands.
     let own = if flags & RUNS_SCRIPTS == 0 { flags } else { flags & FAST };
     let implied = implied.into_iter().filter(|(flag, _)| own & flag != 0);
     let speed = if flags & FAST == 0 { "slow" } else { "" };
     implied.fold(bits(named) | bits(speed), |all, (_, names)| all | bits(names))
 }
 
-/// The categories of a command with subcommands: the rest is theirs.
+/// The categories of a command with subcommands: the rest belongs to the subcommands.
 pub fn of_container(named: &str) -> u32 {
     of(0, named)
 }

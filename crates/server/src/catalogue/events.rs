@@ -1,12 +1,12 @@
-//! Which keyspace events follow from what a command has written.
+//! The keyspace events that follow from the writes of a command.
 
-/// The keyspace event of a key that a command has written. The removal of a key is told by `del`,
-/// beside these.
+/// The keyspace event of a key written by a command. In addition, the removal of a key is reported
+/// by `del`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventRule {
     /// None.
     None,
-    /// Those that the command has told.
+    /// The events reported by the command.
     Told,
     /// An event named as the command.
     Own,
@@ -28,13 +28,13 @@ pub enum EventRule {
     Renamed,
     /// `move_from` and `move_to`.
     Moved,
-    /// `srem` of the first key, `sadd` of the second one.
+    /// `srem` of the first key, `sadd` of the second.
     MemberMoved,
-    /// The first event if this word is behind the keys, else the second one.
+    /// The first event if this word is behind the keys, else the second event.
     PoppedAt(&'static str, &'static str, &'static str),
-    /// Pops of the first key and pushes to the second one, at the ends that two words name.
+    /// Pops of the first key and pushes to the second key, at the ends named by two words.
     ElementMovedBetween,
-    /// `rpop` of the first key, `lpush` of the second one.
+    /// `rpop` of the first key, `lpush` of the second.
     ElementMoved,
     /// `zadd`, or `zincr` with the option INCR.
     ScoresAdded,

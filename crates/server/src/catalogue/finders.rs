@@ -1,4 +1,4 @@
-//! Keys that a request has to be searched for.
+//! Keys to be found by a search of the request.
 
 use super::keys::{ACCESS, DELETE, INSERT, KeyFlags, OW, RO, RW, UPDATE};
 use crate::resp::is;
@@ -26,7 +26,7 @@ pub fn bitfield_flags(args: &[&[u8]]) -> KeyFlags {
     }
 }
 
-/// The key under which SORT stores: the last one, if there are several. Values of options are no
+/// The key under which SORT stores: the last key, if there are several. Values of options are no
 /// options.
 pub fn sort_store(args: &[&[u8]]) -> SmallVec<[usize; 4]> {
     let (mut at, mut stores) = (2, None);
@@ -44,8 +44,8 @@ pub fn sort_store(args: &[&[u8]]) -> SmallVec<[usize; 4]> {
     stores.into_iter().collect()
 }
 
-/// The key under which GEORADIUS and GEORADIUSBYMEMBER store: the last one that an option names. In
-/// front of the options are a key, two or one for the middle, the radius and its unit.
+/// The key under which GEORADIUS and GEORADIUSBYMEMBER store: the last key named by an option. In
+/// front of the options are a key, two arguments or one for the middle, the radius and its unit.
 pub fn radius_store(args: &[&[u8]]) -> SmallVec<[usize; 4]> {
     let (mut at, mut stores) = (5, None);
     while at + 1 < args.len() {
@@ -59,12 +59,12 @@ pub fn radius_store(args: &[&[u8]]) -> SmallVec<[usize; 4]> {
     stores.into_iter().collect()
 }
 
-/// What another specification finds already.
+/// No keys: another specification finds the keys already.
 pub fn found_already(_: &[&[u8]]) -> SmallVec<[usize; 4]> {
     SmallVec::new()
 }
 
-/// The key of MIGRATE, or those behind KEYS if the key is empty. Passwords are no options.
+/// The key of MIGRATE, or the keys behind KEYS if the key is empty. Passwords are no options.
 pub fn migrate_keys(args: &[&[u8]]) -> SmallVec<[usize; 4]> {
     let mut at = if args[3].is_empty() { 6 } else { args.len() };
     while at < args.len() {
@@ -78,7 +78,7 @@ pub fn migrate_keys(args: &[&[u8]]) -> SmallVec<[usize; 4]> {
     smallvec![3]
 }
 
-/// What XGROUP does with the key.
+/// The use of the key by XGROUP.
 pub fn group_flags(args: &[&[u8]]) -> KeyFlags {
     let is_one_of =
         |words: [&str; 2]| args.get(1).is_some_and(|what| words.iter().any(|w| is(what, w)));
@@ -89,8 +89,8 @@ pub fn group_flags(args: &[&[u8]]) -> KeyFlags {
     }
 }
 
-/// The keys of XREAD and XREADGROUP: the first half of what is behind STREAMS, where the ids
-/// follow. Values of options are no options.
+/// The keys of XREAD and XREADGROUP: the first half of the arguments behind STREAMS; the second
+/// half are the ids. Values of options are no options.
 pub fn stream_keys(args: &[&[u8]]) -> SmallVec<[usize; 4]> {
     let mut at = 1;
     while at < args.len() {

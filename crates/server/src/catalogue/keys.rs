@@ -1,24 +1,23 @@
-//! The keys and channels of a command: where they are among the arguments, and what is done with
-//! each.
+//! The keys and channels of a command: their places among the arguments, and the use of each.
 
 use super::Command;
 use crate::resp::number;
 use smallvec::SmallVec;
 
-/// What is done with a key, as bits, in the order in which COMMAND shows them.
+/// The use of a key, as bits, in the order in which COMMAND shows the bits.
 pub type KeyFlags = u16;
 
 /// Nothing is done with a key.
 pub const NO_KEY_FLAGS: KeyFlags = 0;
-/// The value is read, if it is looked at at all.
+/// The value is read, if at all.
 pub const RO: KeyFlags = 1;
 /// The value is changed.
 pub const RW: KeyFlags = 1 << 1;
-/// The value is written, whatever it was.
+/// The value is written, without regard to the old value.
 pub const OW: KeyFlags = 1 << 2;
 /// The key is removed unseen.
 pub const RM: KeyFlags = 1 << 3;
-/// The content is returned, copied, or decides what is done.
+/// The content is returned, copied, or decides the result.
 pub const ACCESS: KeyFlags = 1 << 4;
 /// The content is changed.
 pub const UPDATE: KeyFlags = 1 << 5;
@@ -28,9 +27,9 @@ pub const INSERT: KeyFlags = 1 << 6;
 pub const DELETE: KeyFlags = 1 << 7;
 /// The argument is no key, but chooses a server as a key does: a channel of a shard.
 pub const NOT_KEY: KeyFlags = 1 << 8;
-/// There may be keys that the specification does not find.
+/// There may be keys beyond the specification.
 pub const INCOMPLETE: KeyFlags = 1 << 9;
-/// What is done with the key depends on the request.
+/// The use of the key depends on the request.
 pub const VARIABLE: KeyFlags = 1 << 10;
 /// The argument is a channel.
 const CHANNEL: KeyFlags = 1 << 11;
@@ -79,7 +78,7 @@ const _: () = {
 };
 
 impl KeyAccess {
-    /// The rights that follow from what is done with a key.
+    /// The rights that follow from the use of a key.
     pub fn of(flags: KeyFlags) -> KeyAccess {
         match (flags & ACCESS != 0, flags & (UPDATE | INSERT | DELETE) != 0) {
             (false, false) => KeyAccess::Any,
@@ -89,7 +88,7 @@ impl KeyAccess {
         }
     }
 
-    /// Both of these.
+    /// Both of the rights.
     pub fn and(self, other: KeyAccess) -> KeyAccess {
         match self as u8 | other as u8 {
             0 => KeyAccess::Any,
@@ -99,12 +98,12 @@ impl KeyAccess {
         }
     }
 
-    /// Whether what allows `self` allows the other.
+    /// Whether a permission for `self` includes `other`.
     pub fn covers(self, other: KeyAccess) -> bool {
         self as u8 & other as u8 == other as u8
     }
 
-    /// How a rule begins that allows it.
+    /// The prefix of a rule with the permission.
     pub fn prefix(self) -> &'static [u8] {
         match self {
             KeyAccess::Read => b"%R~",
@@ -119,20 +118,20 @@ impl KeyAccess {
 pub enum KeysBegin {
     /// At this place of the request.
     At(i32),
-    /// Behind this word, which is looked for from a place on; from the end, if the place is
+    /// Behind this word; the search for the word starts at a place, counted from the end if
     /// negative.
     Behind(&'static str, i32),
     /// The begin depends on the request.
     Unknown,
 }
 
-/// Which keys there are from there on.
+/// The keys from there on.
 #[derive(Clone, Copy)]
 pub enum KeysFound {
-    /// Keys with this distance, up to a last one, which is counted from the first, or from the end
-    /// if it is negative.
+    /// Keys with this distance, up to a last key, counted from the first, or from the end if
+    /// negative.
     Range { last: i32, step: i32 },
-    /// The first half of them.
+    /// The first half of the rest.
     Half,
     /// A number, and as many keys with this distance.
     Counted { step: i32 },
@@ -140,27 +139,27 @@ pub enum KeysFound {
     Unknown,
 }
 
-/// How a request is searched, where its specification does not tell.
+/// How a request is searched, where its specification does not say.
 #[derive(Clone, Copy)]
 enum Search {
-    /// As the specification tells.
+    /// According to the specification.
     None,
-    /// What is done with the keys depends on the request.
+    /// The use of the keys depends on the request.
     Flags(fn(&[&[u8]]) -> KeyFlags),
     /// The places of the keys depend on the request.
     Places(fn(&[&[u8]]) -> SmallVec<[usize; 4]>),
 }
 
-/// A specification of keys: where they are, and what is done with them.
+/// A specification of keys: their places and use.
 #[derive(Clone, Copy)]
 pub struct KeySpec {
-    /// What is done with the keys.
+    /// The use of the keys.
     pub flags: KeyFlags,
     /// Where the search begins.
     pub begin: KeysBegin,
-    /// Which keys there are from there on.
+    /// The keys from there on.
     pub found: KeysFound,
-    /// What the specification leaves out.
+    /// A remark on what the specification leaves out.
     pub notes: Option<&'static str>,
     search: Search,
 }
@@ -179,8 +178,8 @@ pub const fn at(place: i32, flags: KeyFlags) -> KeySpec {
     range_of((place, 0, 1), flags)
 }
 
-/// Arguments from a first one to a last one, which is counted from the first, or from the end if it
-/// is negative, with a distance.
+/// Arguments from a first to a last, counted from the first, or from the end if negative, with a
+/// distance.
 pub const fn range_of((first, last, step): (i32, i32, i32), flags: KeyFlags) -> KeySpec {
     spec(KeysBegin::At(first), KeysFound::Range { last, step }, flags)
 }
@@ -195,7 +194,7 @@ pub const fn counted(place: i32, flags: KeyFlags) -> KeySpec {
     counted_pairs(place, 1, flags)
 }
 
-/// The same, with this distance from one key to the next: a value may follow each.
+/// The same, with this distance from key to key: a value may follow each.
 pub const fn counted_pairs(place: i32, step: i32, flags: KeyFlags) -> KeySpec {
     spec(KeysBegin::At(place), KeysFound::Counted { step }, flags)
 }
@@ -222,7 +221,7 @@ pub const fn somewhere(flags: KeyFlags, notes: &'static str) -> KeySpec {
     KeySpec { notes: Some(notes), ..spec }
 }
 
-/// Channels, from the first argument to this one. Those of a shard are shown as keys.
+/// Channels, from the first argument to this place. Channels of a shard are shown as keys.
 pub const fn channels(last: i32, flags: KeyFlags) -> KeySpec {
     range_of((1, last, 1), flags | CHANNEL)
 }
@@ -233,32 +232,32 @@ pub const fn patterns() -> KeySpec {
 }
 
 impl KeySpec {
-    /// The same, whose flags depend on the request.
+    /// The same specification, with flags that depend on the request.
     pub const fn with_flags(self, notes: &'static str, flags: fn(&[&[u8]]) -> KeyFlags) -> KeySpec {
         KeySpec { notes: Some(notes), search: Search::Flags(flags), ..self }
     }
 
-    /// The same, of which something is to be said.
+    /// The same specification, with a remark.
     pub const fn noted(self, notes: &'static str) -> KeySpec {
         KeySpec { notes: Some(notes), ..self }
     }
 
-    /// The same, whose places depend on the request.
+    /// The same specification, with places that depend on the request.
     pub const fn found_by(self, places: fn(&[&[u8]]) -> SmallVec<[usize; 4]>) -> KeySpec {
         KeySpec { search: Search::Places(places), ..self }
     }
 
-    /// Whether it finds keys, not channels.
+    /// Whether the specification finds keys, not channels.
     pub fn finds_keys(&self) -> bool {
         self.flags & (CHANNEL | PATTERN | NOT_KEY) == 0
     }
 
-    /// Whether COMMAND shows it.
+    /// Whether COMMAND shows the specification.
     pub fn is_shown(&self) -> bool {
         self.finds_keys() || self.flags & NOT_KEY != 0
     }
 
-    /// Whether it finds arguments by their places alone.
+    /// Whether the specification finds arguments by their places alone.
     pub fn is_range(&self) -> bool {
         matches!((self.begin, self.found), (KeysBegin::At(_), KeysFound::Range { .. }))
     }
@@ -292,7 +291,7 @@ impl KeySpec {
         }
     }
 
-    /// The specification of a subcommand, whose request begins with these words.
+    /// The specification of a subcommand, for a request that begins with these words.
     pub fn of_subcommand(&self, words: &[&[u8]]) -> KeySpec {
         match self.search {
             Search::Flags(flags) => KeySpec { flags: flags(words), notes: None, ..*self },
@@ -301,8 +300,8 @@ impl KeySpec {
     }
 }
 
-/// First key, last key and step of a command with these specifications: of the ranges at the
-/// beginning that join.
+/// First key, last key and step of a command with these specifications: of the adjoining ranges at
+/// the beginning.
 pub fn range<'s>(specs: impl Iterator<Item = &'s KeySpec>) -> (i32, i32, i32) {
     let mut all: Option<(i32, i32, i32)> = None;
     for spec in specs {
@@ -342,7 +341,7 @@ pub struct RequestKeys {
 }
 
 impl RequestKeys {
-    /// Of the arguments of a command, which takes their number.
+    /// The keys and channels in the arguments of a command, which takes their number.
     pub fn of(command: &Command, args: &[&[u8]]) -> RequestKeys {
         let mut all = RequestKeys::default();
         for spec in command.keys {

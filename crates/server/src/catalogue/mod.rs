@@ -1,5 +1,5 @@
-//! The commands: one row for each, from which all else that the server says and checks of a command
-//! is derived.
+//! The commands: a row for each; everything else that the server reports and checks of a command is
+//! derived from the row.
 //!
 //! A row has the function as well. Functions are above this module: `commands` expands the rows a
 //! second time, see [`each_row`].
@@ -43,12 +43,12 @@ pub enum Phase {
 }
 
 impl Phase {
-    /// As [`Phase::Data`], for a function that is given its client.
+    /// As [`Phase::Data`], for a function with its client as an argument.
     #[allow(non_upper_case_globals, reason = "rows name phases as functions are named")]
     const Script: Phase = Phase::Data;
 }
 
-/// The row of a command, as it is written.
+/// The row of a command, as written.
 struct Row {
     name: &'static str,
     arity: i32,
@@ -71,9 +71,9 @@ pub struct Command {
     pub arity: i32,
     /// When the command runs.
     pub phase: Phase,
-    /// [`WRITE`] and others.
+    /// [`WRITE`] and other flags.
     pub flags: u32,
-    /// First key, last key and step, without keys that a request has to be searched for.
+    /// First key, last key and step, without keys that only a search of the request finds.
     key_range: (i32, i32, i32),
     /// The specifications of the keys.
     pub keys: &'static [KeySpec],
@@ -83,7 +83,7 @@ pub struct Command {
     categories: u32,
     /// The keyspace event of a key that the command has written.
     pub event: EventRule,
-    /// Whether the command has subcommands, without which it does nothing.
+    /// Whether the command has subcommands, and does nothing without a subcommand.
     pub is_container: bool,
     /// The version that brought the command: of Redis or Valkey, or of Hyades for its own commands.
     pub since: &'static str,
@@ -149,18 +149,18 @@ impl Command {
         }
     }
 
-    /// Places of the keys among the arguments, but for those that depend on the arguments.
+    /// Places of the keys among the arguments, without places that depend on the arguments.
     pub fn key_places(&self, arguments: usize) -> impl Iterator<Item = usize> + use<> {
         let (first, last, step) = self.key_range;
         let last = if last < 0 { arguments as i32 + last } else { last };
-        // A subcommand may be without the key that others have.
+        // A subcommand may lack the key of other subcommands.
         let last = last.min(arguments as i32 - 1);
         let places = if first > 0 { first..last + 1 } else { 0..0 };
         places.step_by(step.max(1) as usize).map(|at| at as usize)
     }
 
-    /// First key, last key and step, as COMMAND shows them. Channels of a shard count as keys, for
-    /// clients that choose a server by them.
+    /// First key, last key and step, as in COMMAND. Channels of a shard count as keys, for clients
+    /// that choose a server by channel.
     pub fn shown_range(&self) -> (i32, i32, i32) {
         keys::range(self.shown_keys())
     }

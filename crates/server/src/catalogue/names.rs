@@ -1,5 +1,5 @@
-//! The names that rules of access and settings may use: of commands, of subcommands, and of what
-//! Redis has and this server has not, so that rules which were written for Redis hold.
+//! The names for rules of access and settings: of commands, of subcommands, and of commands present
+//! in Redis only, so that rules for Redis hold.
 
 use super::flags::WRITE;
 use super::unbuilt::UNBUILT;
@@ -12,15 +12,15 @@ pub struct NamedCommand {
     pub name: &'static str,
     /// A bit for each of [`CATEGORIES`](super::CATEGORIES).
     pub categories: u32,
-    /// Whether it has subcommands, built or not.
+    /// Whether the command has subcommands, built or not.
     pub is_container: bool,
-    /// The flags of a command that is built.
+    /// The flags of a built command.
     pub flags: u32,
-    /// Whether the server has it, not only Redis.
+    /// Whether the server has the command, not only Redis.
     pub is_built: bool,
 }
 
-/// All of them by name.
+/// All commands and subcommands by name.
 pub fn all() -> &'static [NamedCommand] {
     static ALL_NAMED: OnceLock<Vec<NamedCommand>> = OnceLock::new();
     ALL_NAMED.get_or_init(|| {
@@ -50,7 +50,7 @@ pub fn all() -> &'static [NamedCommand] {
     })
 }
 
-/// Longest name that is looked for.
+/// Longest name in a search.
 const LONGEST: usize = 32;
 
 fn find_parts(command: &[u8], subcommand: Option<&[u8]>) -> Option<usize> {
@@ -71,12 +71,12 @@ pub fn find(name: &[u8]) -> Option<usize> {
     find_parts(name, None)
 }
 
-/// The place of a subcommand of the container at a place, if there is one of this name.
+/// The place of a subcommand of the container at a place, if the name exists.
 pub fn subcommand(container: usize, name: &[u8]) -> Option<usize> {
     find_parts(all()[container].name.as_bytes(), Some(name))
 }
 
-/// The place of what a request runs: of a subcommand, if there is one of this name.
+/// The place of the command of a request: of a subcommand, if the name exists.
 pub fn of_request(args: &[&[u8]]) -> Option<usize> {
     let command = find(args.first().filter(|name| !name.contains(&b'|'))?)?;
     match args.get(1).filter(|_| all()[command].is_container) {
@@ -85,8 +85,8 @@ pub fn of_request(args: &[&[u8]]) -> Option<usize> {
     }
 }
 
-/// Whether a request of a command may use more memory: of one with subcommands the row of the
-/// subcommand tells.
+/// Whether a request of a command may use more memory: for a command with subcommands, by the row
+/// of the subcommand.
 pub fn grows(command: &Command, args: &[&[u8]]) -> bool {
     if !command.is_container {
         return command.has(DENY_OOM);
@@ -94,7 +94,7 @@ pub fn grows(command: &Command, args: &[&[u8]]) -> bool {
     of_request(args).is_some_and(|at| all()[at].flags & DENY_OOM != 0)
 }
 
-/// Whether a request of the command at a place is one that writes, by its subcommand if it has one.
+/// Whether a request of the command at a place writes, by its subcommand if there is a subcommand.
 pub fn writes(place: usize, args: &[&[u8]]) -> bool {
     let command = &commands()[place];
     let subcommand = args.get(1).filter(|_| command.is_container);

@@ -1,4 +1,4 @@
-//! The subcommands that are built: a row for each.
+//! The subcommands of this server: a row for each.
 
 use super::categories;
 use super::flags::{
@@ -9,11 +9,11 @@ use super::flags::{
 pub struct Subcommand {
     /// The whole name, in lower case: `config|set`.
     pub name: &'static str,
-    /// [`WRITE`] and others.
+    /// [`WRITE`] and other flags.
     pub flags: u32,
     /// Categories that do not follow from the flags.
     categories: &'static str,
-    /// The version that brought it: of Redis, or of Hyades for its own.
+    /// The version that brought the subcommand: of Redis, or of Hyades for its own subcommands.
     pub since: &'static str,
     /// How the time grows with the data; `-` for nothing to say.
     pub complexity: &'static str,

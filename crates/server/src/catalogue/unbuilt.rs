@@ -1,7 +1,7 @@
-//! The commands and subcommands that Redis has and this server has not: their categories. None of
-//! them has keys.
+//! The commands and subcommands of Redis missing in this server: their categories. No entry has
+//! keys.
 
-/// Categories, and the names that are in all of them and in no other.
+/// Categories, and the names with exactly these categories.
 pub const UNBUILT: &[(&str, &str)] = &[
     (
         "admin slow dangerous",

@@ -1,12 +1,13 @@
-//! When a client is told of a transaction: once it is durable, or before.
+//! When a client is told of a transaction: once the transaction is durable, or before.
 //!
-//! Whatever a client chooses, its transactions are in the log in their order, and another client
-//! that sees what they wrote is told so only when that is durable, unless it chose likewise.
+//! Whatever a client chooses, its transactions are in the log in their order, and another client's
+//! reply about their writes waits until the writes are durable, unless the other client chose
+//! likewise.
 
 /// When the replies of a transaction are sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
-    /// When it, and all that it has seen, is on disk.
+    /// When the transaction, with all data seen, is on disk.
     #[default]
     Acknowledged,
     /// At once, unless the client was told of something that is not on disk after a second.
@@ -18,7 +19,7 @@ pub enum Durability {
 impl Durability {
     const ALL: [Durability; 3] = [Durability::Acknowledged, Durability::Second, Durability::Free];
 
-    /// Its name in HYADES.DURABILITY.
+    /// The name in HYADES.DURABILITY.
     pub fn name(self) -> &'static str {
         match self {
             Durability::Acknowledged => "ack",
@@ -27,7 +28,7 @@ impl Durability {
         }
     }
 
-    /// The one that has this name.
+    /// The setting of a name.
     pub fn named(name: &[u8]) -> Option<Durability> {
         Self::ALL
             .into_iter()

@@ -1,4 +1,4 @@
-//! What a client has set for its connection.
+//! The settings of a client for its connection.
 
 mod durability;
 mod queued;
@@ -26,53 +26,53 @@ use std::sync::atomic::Ordering::Relaxed;
 /// Whether a client gets replies, by CLIENT REPLY.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Silence {
-    /// It does.
+    /// Replies to all commands.
     None,
-    /// Not to the command that follows CLIENT REPLY SKIP.
+    /// No reply to the next command, behind CLIENT REPLY SKIP.
     Next,
-    /// Not to this one, which follows.
+    /// No reply to the current command, behind CLIENT REPLY SKIP.
     This,
-    /// To none.
+    /// No replies.
     All,
 }
 
-/// What a client has set for its connection.
+/// A client's settings for the connection.
 pub struct Client {
-    /// What others see.
+    /// The state for other clients.
     pub entry: Arc<ClientEntry>,
-    /// Its user.
+    /// The user.
     pub login: Login,
-    /// Its database.
+    /// The database.
     pub database: u32,
-    /// Whether it speaks version 3 of the protocol.
+    /// Version 3 of the protocol is in use.
     pub is_resp3: bool,
-    /// Whether it gets replies.
+    /// Whether the client gets replies.
     pub silence: Silence,
-    /// When it is told of its transactions.
+    /// When the client is told of transactions.
     pub durability: Durability,
-    /// Whether an error of a command undoes all of its EXEC.
+    /// An error of a command undoes the whole EXEC.
     pub rolls_back: bool,
-    /// Its last transaction that has written.
+    /// The last transaction with writes.
     pub last: Option<TransactionId>,
-    /// The reply of the command that runs is sent when all before it is on disk.
+    /// The reply of the running command waits until everything before is on disk.
     pub waits_for_disk: bool,
     /// The connection is closed behind its last reply.
     pub is_closing: bool,
-    /// What WATCH has seen.
+    /// The watched keys, as seen by WATCH.
     pub watched: Vec<WatchedKey>,
     /// Commands since MULTI, if there was one.
     pub multi: Option<Multi>,
-    /// What it has subscribed to.
+    /// Subscriptions.
     pub subscriptions: Subscriptions,
-    /// What the command has published that runs.
+    /// Messages published by the running command.
     pub published: Vec<Publication>,
-    /// It is told the commands of all.
+    /// The client is told all clients' commands.
     pub monitoring: Option<Monitoring>,
-    /// It is told of keys that were written, which it has read.
+    /// The client is told of writes to keys read by the client.
     pub tracks: Option<Tracks>,
 }
 
-/// The commands that MULTI has queued.
+/// The commands queued by MULTI.
 #[derive(Default)]
 pub struct Multi {
     /// The commands of the transaction, with their arguments.
@@ -81,11 +81,11 @@ pub struct Multi {
     pub locals: Vec<(usize, Request)>,
     /// Bytes of all.
     pub bytes: usize,
-    /// What SELECT has set for those behind it.
+    /// The database set by SELECT for later commands.
     pub database: Option<u32>,
-    /// One was refused: EXEC runs none.
+    /// A command was refused: EXEC runs none.
     pub is_refused: bool,
-    /// One tries to log in.
+    /// A command tries to log in.
     pub logs_in: bool,
 }
 
@@ -97,7 +97,7 @@ impl Multi {
 }
 
 impl Client {
-    /// A client that has set nothing.
+    /// Makes a client with no settings.
     pub fn new(access: &Access, entry: Arc<ClientEntry>) -> Client {
         Client {
             login: Login::new(access),
@@ -119,36 +119,36 @@ impl Client {
         }
     }
 
-    /// Whether it may only change its subscriptions: version 2 of the protocol does not tell
-    /// messages from replies.
+    /// Whether only subscriptions may be changed: version 2 of the protocol does not tell messages
+    /// from replies.
     pub fn only_listens(&self) -> bool {
         !self.is_resp3 && !self.subscriptions.is_empty()
     }
 
-    /// Logs in. The name is shown by others' CLIENT LIST.
+    /// Logs in. CLIENT LIST of other clients shows the name.
     pub fn log_in(&mut self, access: &Access, user: Arc<User>) {
         self.entry.names.lock().unpoisoned().user = user.name.to_string();
         self.login.set(access, user);
     }
 
-    /// Most bytes that may wait for it; 0: any number.
+    /// Most bytes waiting for the client; 0: any number.
     pub fn most_output(&self, limits: &OutputLimits) -> u64 {
         limits.get(self.entry.listens()).hard
     }
 
-    /// A transaction of it has committed.
+    /// Notes the commit of a transaction.
     pub fn note_ticket(&mut self, ticket: &Ticket) {
         self.last = ticket.transaction_id().or(self.last);
     }
 
-    /// Its connection is closed behind its last reply.
+    /// Closes the connection behind its last reply.
     pub fn quit(&mut self) {
         self.is_closing = true;
-        // The last reply would never come while others send commands.
+        // Monitoring would delay the last reply for ever while other clients send commands.
         self.monitoring = None;
     }
 
-    /// Shows the numbers of its subscriptions to others.
+    /// Shows the numbers of subscriptions to other clients.
     pub fn note_subscriptions(&self) {
         for topic in [Topic::Channel, Topic::Pattern, Topic::Shard] {
             let count = self.subscriptions.names(topic).len() as u32;
@@ -156,7 +156,7 @@ impl Client {
         }
     }
 
-    /// Forgets what it has set.
+    /// Forgets the settings.
     pub fn reset(&mut self, access: &Access) {
         *self = Client::new(access, self.entry.clone());
         self.entry.database.store(0, Relaxed);

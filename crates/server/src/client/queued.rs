@@ -1,16 +1,16 @@
-//! The commands that MULTI has queued, in blocks of some hundred KiB: a queue that grows moves no
-//! command that is in it, and one that is dropped frees a few blocks, however many commands it has.
+//! The commands queued by MULTI, in blocks of some hundred KiB: a growing queue moves none of its
+//! commands, and a dropped queue frees a few blocks, however many commands it has.
 
 use crate::catalogue;
 use crate::request::Request;
 
-/// Most commands of a block. An EXEC of more is not run on an event loop.
+/// Most commands of a block. A longer EXEC is not run on an event loop.
 const MOST_COMMANDS: usize = 1_024;
 
 /// From this many bytes of arguments on, another block is begun.
 const FULL_BYTES: usize = 512 << 10;
 
-/// Commands, and the bytes that their arguments are in.
+/// Commands, and the bytes of their arguments.
 #[derive(Default)]
 struct QueueBlock {
     requests: Vec<Request>,
@@ -52,28 +52,28 @@ impl QueuedCommands {
         self.count == 0
     }
 
-    /// Whether an event loop would be held up by what takes time for each of them.
+    /// Whether work on each command would hold up an event loop.
     pub fn is_long(&self) -> bool {
         self.blocks.len() > 1
     }
 
-    /// Whether one is a command of which this holds, by its place.
+    /// Whether `holds` is true for the place of a command.
     pub fn any(&self, holds: impl Fn(usize) -> bool) -> bool {
         let all = self.blocks.iter().flat_map(|block| &block.requests);
         all.filter_map(Request::place).any(holds)
     }
 
-    /// Whether one may write.
+    /// Whether a command may write.
     pub fn writes(&self) -> bool {
         self.writes
     }
 
-    /// Whether one may use more memory.
+    /// Whether a command may use more memory.
     pub fn grows(&self) -> bool {
         self.grows
     }
 
-    /// All of them, and the bytes that their arguments are in: a block as it is, several copied.
+    /// All commands, and the bytes of their arguments: a single block unchanged, several copied.
     pub fn into_one(self) -> (Vec<Request>, Vec<u8>) {
         let mut blocks = self.blocks.into_iter();
         let Some(QueueBlock { mut requests, mut input }) = blocks.next() else {
@@ -103,7 +103,7 @@ mod tests {
         {
             let mut queued = QueuedCommands::default();
             for number in 0..count {
-                // Those of a renamed command have their arguments themselves.
+                // Requests of a renamed command own their arguments.
                 let key = format!("{number}");
                 let value = vec![number as u8; bytes];
                 let arguments = [b"SET".to_vec(), key.clone().into(), value];

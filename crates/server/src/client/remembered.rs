@@ -1,4 +1,4 @@
-//! Which commands of a client that tracks have their keys remembered.
+//! The commands of a tracking client whose keys are remembered.
 
 use super::Client;
 use crate::clients::tracking::TrackingState;
@@ -9,16 +9,16 @@ pub enum Remembered {
     /// None.
     #[default]
     None,
-    /// The first one.
+    /// The first.
     First,
-    /// All others.
+    /// All but the first.
     AllButFirst,
     /// All.
     All,
 }
 
 impl Remembered {
-    /// Whether the command of this number is among them.
+    /// Whether the command with the number `number` is included.
     #[inline]
     pub fn has(self, number: usize) -> bool {
         match self {
@@ -31,8 +31,8 @@ impl Remembered {
 }
 
 impl Client {
-    /// Those of the next transaction, which may be that of EXEC: CLIENT CACHING is about the
-    /// command behind it, or about all of an EXEC.
+    /// The remembered commands of the next transaction, perhaps an EXEC: CLIENT CACHING is about
+    /// the next command, or about a whole EXEC.
     pub fn remembered(&self, is_exec: bool) -> Remembered {
         let Some(tracks) = &self.tracks else { return Remembered::None };
         let state = &self.entry.tracking;
@@ -53,7 +53,7 @@ impl Client {
         }
     }
 
-    /// What CLIENT CACHING was about has been run.
+    /// Notes that the subject of CLIENT CACHING has been run.
     pub fn end_caching(&mut self) {
         if let Some(tracks) = &mut self.tracks {
             tracks.is_named = false;

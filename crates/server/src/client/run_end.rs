@@ -1,4 +1,4 @@
-//! What a transaction of commands has left beside rows and replies.
+//! The results of a transaction of commands beside rows and replies.
 
 use crate::clients::monitors::MonitorLine;
 use crate::clients::tracking::Changed;
@@ -6,29 +6,30 @@ use crate::data::keyspace::{Events, Wait, WatchedKey};
 use hyades::{SessionOrder, Ticket};
 use std::time::Duration;
 
-/// What a run, or a job, has left: the conversation finishes both in the same way.
+/// The results of a run, or of a job: the conversation finishes both in the same way.
 #[derive(Default)]
 pub struct RunEnd {
-    /// Of the transaction that the replies tell of: they leave once that is acknowledged.
+    /// Of the transaction of the replies: the replies leave once the transaction is acknowledged.
     pub ticket: Option<Ticket>,
     /// The number of replies that depend on the ticket.
     pub replies: usize,
     /// Where the parts of EXEC's reply end, counted from its begin: the head of the array, then
-    /// each reply. Empty if there is no such array, or no other replies stand in it.
+    /// each reply. Empty if there is no such array, or if no other replies are inserted into the
+    /// array.
     pub exec_ends: Vec<usize>,
-    /// What the command waits for, if it has no reply yet.
+    /// The wait of the command, if the command has no reply yet.
     pub wait: Option<Wait>,
-    /// Messages of what was written.
+    /// Messages about the writes.
     pub events: Events,
-    /// What was written, for clients that track.
+    /// The writes, for clients that track.
     pub changed: Changed,
-    /// Keys that were remembered where no event loop ran the commands.
+    /// Keys remembered where no event loop ran the commands.
     pub read_elsewhere: Vec<Vec<u8>>,
-    /// What clients that monitor are told.
+    /// The lines for clients that monitor.
     pub lines: Vec<MonitorLine>,
-    /// Whether the client watches nothing any more of what it watched before.
+    /// Whether the client's earlier watched keys are dropped.
     pub unwatched: bool,
-    /// What the client watches from here on.
+    /// The keys watched from here on.
     pub watched: Vec<WatchedKey>,
     /// The order of the client's transactions, if another thread had it meanwhile.
     pub order: Option<SessionOrder>,

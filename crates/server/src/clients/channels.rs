@@ -1,7 +1,7 @@
-//! Publish and subscribe: the subscribers of each channel, and what is on its way to them.
+//! Publish and subscribe: the subscribers of each channel, and the messages on their way.
 //!
-//! A message is handed to the subscribers' event loops once all that its publisher was told before
-//! it is on disk: so none of them hears of anything that a crash takes back.
+//! A message is handed to the subscribers' event loops once everything that the publisher was told
+//! before the message is on disk: so no subscriber hears of anything that a crash takes back.
 
 use crate::base::glob;
 use crate::clients::ClientEntry;
@@ -13,19 +13,19 @@ use hyades_platform::sync::Unpoisoned;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, RwLock};
 
-/// What a client subscribes to.
+/// The kind of a subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Topic {
     /// A channel.
     Channel,
     /// All channels whose names match a pattern.
     Pattern,
-    /// A shard channel, which SPUBLISH publishes to.
+    /// A shard channel, the target of SPUBLISH.
     Shard,
 }
 
 impl Topic {
-    /// The words of the replies that tell of a subscription, its end, and a message.
+    /// The words of the replies for a subscription, its end, and a message.
     pub fn words(self) -> [&'static str; 3] {
         match self {
             Topic::Channel => ["subscribe", "unsubscribe", "message"],
@@ -46,19 +46,19 @@ pub struct Publication {
     pub payload: Vec<u8>,
 }
 
-/// What is on its way to a client.
+/// A message on the way to a client.
 #[derive(Clone)]
 pub enum Delivery {
-    /// A message to a subscriber, with the pattern that has matched.
+    /// A message to a subscriber, with the matching pattern.
     Message(Arc<Publication>, Option<Arc<[u8]>>),
     /// A line to a client that monitors.
     Line(MonitorLine),
-    /// Keys that were written, to a client that tracks, or to one in its place.
+    /// Written keys, to a client that tracks, or to a connection in the client's place.
     Invalidation(Invalidation, bool),
 }
 
 impl Delivery {
-    /// Bytes that it takes until it is sent, about.
+    /// Bytes of the delivery until the send, about.
     pub fn bytes(&self) -> usize {
         const HEAD: usize = 96;
         HEAD + match self {
@@ -71,7 +71,7 @@ impl Delivery {
         }
     }
 
-    /// Writes it for its client.
+    /// Writes the delivery for its client.
     pub fn write(&self, reply: &mut Reply<'_>) {
         let (publication, pattern) = match self {
             Delivery::Message(publication, pattern) => (publication, pattern),
@@ -90,7 +90,7 @@ impl Delivery {
     }
 }
 
-/// What the subscriber of a message has subscribed to.
+/// The subscription through which a subscriber gets a message.
 fn subscription<'a>(
     publication: &'a Publication,
     pattern: &'a Option<Arc<[u8]>>,
@@ -123,13 +123,13 @@ impl Listening {
 
 /// All subscriptions.
 pub struct Channels {
-    /// What may wait for a subscriber.
+    /// Bounds of the bytes that wait for a subscriber.
     limits: Arc<OutputLimits>,
     listening: RwLock<Listening>,
 }
 
 impl Channels {
-    /// None yet.
+    /// Makes an empty set of subscriptions.
     pub fn new(limits: Arc<OutputLimits>) -> Arc<Channels> {
         Arc::new(Channels { limits, listening: RwLock::default() })
     }
@@ -164,7 +164,8 @@ impl Channels {
         }
     }
 
-    /// Calls `each` for every delivery of a message, with its subscriber; returns how many.
+    /// Calls `each` for every delivery of a message, with its subscriber; returns the number of
+    /// calls.
     fn for_each(
         &self,
         (topic, channel): (Topic, &[u8]),
@@ -188,7 +189,7 @@ impl Channels {
         count
     }
 
-    /// The number of deliveries that a message to a channel has now.
+    /// The number of deliveries of a message to a channel now.
     pub fn count_deliveries(&self, topic: Topic, channel: &[u8]) -> usize {
         self.for_each((topic, channel), |_, _| {})
     }
@@ -209,7 +210,7 @@ impl Channels {
         !listening.channels.is_empty() || !listening.patterns.is_empty()
     }
 
-    /// The names of channels with subscribers, those that match a pattern if there is one.
+    /// The names of channels with subscribers; with a pattern, only the matching names.
     pub fn names(&self, topic: Topic, pattern: Option<&[u8]>) -> Vec<Vec<u8>> {
         let listening = self.listening.read().unpoisoned();
         let is_wanted =
@@ -217,14 +218,14 @@ impl Channels {
         listening.of(topic).keys().filter(is_wanted).cloned().collect()
     }
 
-    /// The number of a channel's subscribers, without those by patterns.
+    /// The number of a channel's subscribers, without subscribers by pattern.
     pub fn count_subscribers(&self, topic: Topic, channel: &[u8]) -> usize {
         let listening = self.listening.read().unpoisoned();
         listening.of(topic).get(channel).map_or(0, Listeners::len)
     }
 
-    /// Those of some clients, by number, that have subscribed to a name which is not allowed. A
-    /// name is looked at once, however many of them have subscribed to it.
+    /// The clients among `clients`, by number, with a subscription to a name that is not allowed. A
+    /// name is looked at once, however many of `clients` have subscribed to the name.
     pub fn listeners_beyond(
         &self,
         clients: &BTreeSet<u64>,
@@ -261,7 +262,7 @@ impl Channels {
     }
 }
 
-/// What a client has subscribed to. Dropped, it ends all of it.
+/// The subscriptions of a client. Dropped, it ends them all.
 pub struct Subscriptions {
     client: Arc<ClientEntry>,
     channels: Option<Arc<Channels>>,
@@ -269,12 +270,12 @@ pub struct Subscriptions {
 }
 
 impl Subscriptions {
-    /// None yet.
+    /// Makes an empty set of subscriptions.
     pub fn new(client: Arc<ClientEntry>) -> Subscriptions {
         Subscriptions { client, channels: None, names: Default::default() }
     }
 
-    /// Whether there is none.
+    /// Whether the client has no subscription.
     pub fn is_empty(&self) -> bool {
         self.names.iter().all(BTreeSet::is_empty)
     }
@@ -284,7 +285,7 @@ impl Subscriptions {
         &self.names[topic as usize]
     }
 
-    /// The number that replies to a change tell: channels and patterns together, or shard channels.
+    /// The number in replies to a change: channels and patterns together, or shard channels.
     pub fn count(&self, topic: Topic) -> usize {
         match topic {
             Topic::Shard => self.names(Topic::Shard).len(),
@@ -300,7 +301,7 @@ impl Subscriptions {
         }
     }
 
-    /// Ends a subscription, if it is one.
+    /// Ends a subscription, if there is one.
     pub fn remove(&mut self, topic: Topic, name: &[u8]) {
         if self.names[topic as usize].remove(name)
             && let Some(channels) = &self.channels
@@ -335,8 +336,8 @@ mod tests {
     use std::cell::Cell;
     use std::task::Waker;
 
-    /// However many clients there are, a name is compared with the rules once, and names that only
-    /// others have subscribed to are not.
+    /// However many clients there are, a name is compared with the rules once, and names to which
+    /// only clients outside the given set have subscribed are not compared.
     #[test]
     fn names_are_looked_at_once_for_all_clients() {
         let channels = Channels::new(Arc::default());

@@ -12,14 +12,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 #[derive(Default)]
 pub struct Inbox {
     messages: Mutex<VecDeque<Delivery>>,
-    /// Their bytes; written under the lock.
+    /// Bytes of the messages; written under the lock.
     bytes: AtomicUsize,
-    /// More was sent to it than it can keep: what follows is dropped.
+    /// The inbox was full: later messages are dropped.
     is_over: AtomicBool,
 }
 
 impl Inbox {
-    /// Adds a message to the inbox of `client`, or disconnects it: it reads too slowly.
+    /// Adds a message for `client`, or disconnects a client that reads too slowly.
     pub fn add(&self, client: &ClientEntry, limit: OutputLimit, delivery: Delivery) {
         let mut messages = self.messages.lock().unpoisoned();
         if self.is_over.load(Ordering::Relaxed) {
@@ -39,13 +39,13 @@ impl Inbox {
         let is_first = messages.len() == 1;
         self.bytes.store(if is_over { 0 } else { bytes }, Ordering::Release);
         drop(messages);
-        // Its loop takes all that is there when it looks.
+        // The client's loop takes all messages when it looks.
         if is_first || becomes_high {
             client.call();
         }
     }
 
-    /// Bytes that wait, about.
+    /// Bytes of the messages, about.
     pub fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! The clients that are connected, as CLIENT and INFO show them.
+//! The connected clients, as CLIENT and INFO show them.
 
 pub mod channels;
 pub mod inbox;
@@ -15,19 +15,19 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, O
 use std::sync::{Arc, Mutex};
 use std::task::Waker;
 
-/// Clients that their event loop is to serve, by whatever other threads did to them.
+/// Calls to an event loop: numbers of its clients that other threads want served.
 pub struct Calls {
     ids: Mutex<Vec<u64>>,
     waker: Waker,
 }
 
 impl Calls {
-    /// Of a loop that this wakes.
+    /// Makes the calls of the event loop of `waker`.
     pub fn new(waker: Waker) -> Arc<Calls> {
         Arc::new(Calls { ids: Mutex::default(), waker })
     }
 
-    /// The clients that were called since, in order; some perhaps twice, or gone.
+    /// The clients called since the last `take`, in order; some perhaps twice, or gone.
     pub fn take(&self) -> Vec<u64> {
         std::mem::take(&mut self.ids.lock().unpoisoned())
     }
@@ -42,33 +42,33 @@ impl Calls {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Unblock {
-    /// As if its time had ended.
+    /// As if the time of the wait had ended.
     Timeout = 1,
     /// With an error.
     Error = 2,
 }
 
-/// What CLIENT UNBLOCK asks of a client, until its loop has seen it.
+/// A request of CLIENT UNBLOCK, until the client's loop has seen the request.
 #[derive(Default)]
 pub struct UnblockFlag(AtomicU8);
 
 impl UnblockFlag {
-    /// Asks for it.
+    /// Requests the end of the wait.
     pub fn set(&self, how: Unblock) {
         self.0.store(how as u8, Relaxed);
     }
 
-    /// Whether it was asked for.
+    /// Whether a request is set.
     pub fn is_set(&self) -> bool {
         self.0.load(Relaxed) != 0
     }
 
-    /// Forgets what was asked for before the client waits.
+    /// Forgets a request from before the client waits.
     pub fn clear(&self) {
         self.0.store(0, Relaxed);
     }
 
-    /// What was asked for, which is forgotten.
+    /// Takes the request.
     pub fn take(&self) -> Option<Unblock> {
         match self.0.swap(0, Relaxed) {
             0 => None,
@@ -78,63 +78,63 @@ impl UnblockFlag {
     }
 }
 
-/// What other clients see of a client. Written by its own event loop.
+/// The state of a client as other clients see it. Written by the client's own event loop.
 pub struct ClientEntry {
-    /// Its number, never used again.
+    /// The number, never used again.
     pub id: u64,
-    /// Its address.
+    /// The address.
     pub address: String,
-    /// The server's address that it is connected to.
+    /// The server's address of the connection.
     pub local_address: String,
-    /// It has connected to the file of `unixsocket`.
+    /// Connected to the file of `unixsocket`.
     pub is_unix: bool,
-    /// When it connected, in milliseconds since 1970.
+    /// Time of the connect, in milliseconds since 1970.
     pub since_ms: i64,
-    /// When it sent its last command.
+    /// Time of the last command.
     pub active_ms: AtomicI64,
-    /// Its database.
+    /// The database.
     pub database: AtomicU32,
     /// 2 or 3.
     pub protocol: AtomicU32,
-    /// Bytes received that are not run yet; while a command on the connection or the server runs,
-    /// with those of its request.
+    /// Bytes received but not run yet; while a command on the connection or the server runs, with
+    /// the request's bytes.
     pub input: AtomicU64,
-    /// Bytes of replies that are not sent yet.
+    /// Bytes of replies not sent yet.
     pub output: AtomicU64,
-    /// Bytes of memory that its connection takes, with what MULTI has queued.
+    /// Bytes of memory of the connection, with the commands queued by MULTI.
     pub buffers: AtomicU64,
-    /// Keys that it watches.
+    /// The number of watched keys.
     pub watched: AtomicU32,
     /// Commands queued by MULTI; -1 outside of it.
     pub queued: AtomicI64,
-    /// What it says of itself, and its last command.
+    /// Names, and the last command.
     pub names: Mutex<ClientNames>,
-    /// It is to be disconnected.
+    /// The client is to be disconnected.
     pub is_killed: AtomicBool,
-    /// A reply to it would have been longer than what may wait for it: it is sent nothing more, and
-    /// is to be disconnected.
+    /// A reply would have been too long for the client: nothing more is sent, and the client is to
+    /// be disconnected.
     pub is_over_limit: AtomicBool,
-    /// A command of it waits for an element.
+    /// A command of the client waits for an element.
     pub is_blocked: AtomicBool,
-    /// It waits so for a time at most.
+    /// The wait for an element has a timeout.
     pub has_timeout: AtomicBool,
     /// Whether a command waits for the end of CLIENT PAUSE.
     pub is_paused: AtomicBool,
-    /// It is told the commands of all.
+    /// The client is told all clients' commands.
     pub is_monitor: AtomicBool,
     /// By CLIENT NO-EVICT.
     pub is_kept: AtomicBool,
     /// By CLIENT NO-TOUCH.
     pub touches_nothing: AtomicBool,
-    /// Whether it is told of written keys that it has read.
+    /// Whether the client is told of writes to keys read by the client.
     pub tracking: TrackingState,
-    /// It has disconnected.
+    /// The client has disconnected.
     has_gone: AtomicBool,
-    /// What CLIENT UNBLOCK asks for.
+    /// The request of CLIENT UNBLOCK.
     pub unblock: UnblockFlag,
-    /// Numbers of its subscriptions: to channels, patterns, shard channels.
+    /// Numbers of subscriptions: to channels, patterns, shard channels.
     pub subscriptions: [AtomicU32; 3],
-    /// Messages that were published for it.
+    /// Messages published for the client.
     pub inbox: Inbox,
     calls: Arc<Calls>,
 }
@@ -142,20 +142,20 @@ pub struct ClientEntry {
 /// Names of a client.
 #[derive(Clone, Debug, Default)]
 pub struct ClientNames {
-    /// Its user.
+    /// The user.
     pub user: String,
     /// By CLIENT SETNAME.
     pub name: String,
-    /// Name of its library, by CLIENT SETINFO.
+    /// Name of the library, by CLIENT SETINFO.
     pub library: String,
-    /// Version of its library.
+    /// Version of the library.
     pub version: String,
-    /// Its last command.
+    /// The last command.
     pub command: &'static str,
 }
 
 impl ClientEntry {
-    /// The entry of a client that connects now.
+    /// Makes the entry of a client that connects now.
     pub fn new(
         id: u64,
         (address, local_address): (String, String),
@@ -194,12 +194,12 @@ impl ClientEntry {
         }
     }
 
-    /// Whether it has subscribed to anything.
+    /// Whether there is a subscription.
     pub fn listens(&self) -> bool {
         self.subscriptions.iter().any(|count| count.load(Relaxed) > 0)
     }
 
-    /// Whether it has disconnected.
+    /// Whether the client has disconnected.
     pub fn has_gone(&self) -> bool {
         self.has_gone.load(Relaxed)
     }
@@ -226,18 +226,18 @@ impl ClientEntry {
         if flags.is_empty() { "N".to_string() } else { flags }
     }
 
-    /// Has its loop disconnect it.
+    /// Has the client's loop disconnect the client.
     pub fn kill(&self) {
         self.is_killed.store(true, Relaxed);
         self.call();
     }
 
-    /// Has its loop serve it.
+    /// Has the client's loop serve the client.
     pub fn call(&self) {
         self.calls.call(self.id);
     }
 
-    /// One line of CLIENT LIST.
+    /// Returns the client's line of CLIENT LIST.
     pub fn line(&self, now_ms: i64) -> String {
         let names = self.names.lock().unpoisoned().clone();
         let seconds = |since: i64| (now_ms - since).max(0) / 1_000;
@@ -273,22 +273,22 @@ impl ClientEntry {
     }
 }
 
-/// What INFO tells of all clients.
+/// Totals over all clients, for INFO.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClientTotals {
-    /// The most bytes that have arrived from one and wait to be run.
+    /// The most bytes arrived from a client and not run.
     pub largest_input: u64,
-    /// The most bytes that wait to be sent to one.
+    /// The most bytes not sent to a client.
     pub largest_output: u64,
-    /// Bytes of memory that their connections take.
+    /// Bytes of memory of the connections.
     pub buffers: u64,
-    /// Those that watch keys.
+    /// The number of clients with watched keys.
     pub watching: u64,
-    /// Keys that they watch, one of two clients twice.
+    /// Watched keys; a key that two clients watch counts twice.
     pub watched_keys: u64,
-    /// Those that have subscribed to something.
+    /// The number of clients with a subscription.
     pub listening: u64,
-    /// Those that wait for an element, for a time at most.
+    /// The number of clients that wait for an element with a timeout.
     pub with_timeout: u64,
 }
 
@@ -317,18 +317,18 @@ impl Clients {
         }
     }
 
-    /// The client of this number.
+    /// The client with the number `id`.
     pub fn find(&self, id: u64) -> Option<Arc<ClientEntry>> {
         self.entries.lock().unpoisoned().get(&id).cloned()
     }
 
-    /// The clients that are connected, and stay so.
+    /// The connected clients, without clients to be disconnected.
     pub fn list(&self) -> Vec<Arc<ClientEntry>> {
         let entries = self.entries.lock().unpoisoned();
         entries.values().filter(|client| !client.is_killed.load(Relaxed)).cloned().collect()
     }
 
-    /// What INFO tells of all.
+    /// Returns the totals for INFO.
     pub fn totals(&self) -> ClientTotals {
         let mut all = ClientTotals::default();
         for entry in self.entries.lock().unpoisoned().values() {
@@ -344,7 +344,7 @@ impl Clients {
         all
     }
 
-    /// Their number.
+    /// The number of clients.
     pub fn len(&self) -> usize {
         self.entries.lock().unpoisoned().len()
     }

@@ -1,4 +1,4 @@
-//! MONITOR: clients that are told each command, once it is certain that it took effect.
+//! MONITOR: clients are told each command, once the command is certain to have taken effect.
 
 use crate::clients::ClientEntry;
 use crate::clients::channels::Delivery;
@@ -9,10 +9,10 @@ use std::fmt::Write;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, RwLock};
 
-/// What a client that monitors is told of a command, without the sign of its type.
+/// The line about a command for monitoring clients, without the sign of its type.
 pub type MonitorLine = Arc<str>;
 
-/// Stands where the address of a client would: the command of a script.
+/// Stands in place of a client's address: the command of a script.
 pub const SCRIPT: &str = "lua";
 
 /// A line: the time in microseconds since 1970, the database and the address of the client, and the
@@ -49,28 +49,28 @@ fn quote(bytes: &[u8], out: &mut String) {
     }
 }
 
-/// The clients that monitor.
+/// The monitoring clients.
 pub struct Monitors {
-    /// What may wait for one.
+    /// Bounds of a client's waiting bytes.
     limits: Arc<OutputLimits>,
     clients: RwLock<BTreeMap<u64, Arc<ClientEntry>>>,
-    /// Their number. It is raised before a client is told that it monitors.
+    /// The number of clients. Raised before a client is told of its start.
     count: AtomicUsize,
 }
 
 impl Monitors {
-    /// None yet.
+    /// Makes the state without clients.
     pub fn new(limits: Arc<OutputLimits>) -> Arc<Monitors> {
         Arc::new(Monitors { limits, clients: RwLock::default(), count: AtomicUsize::new(0) })
     }
 
-    /// Whether there is one. If not, nothing is to be done.
+    /// Whether a client monitors. If not, nothing is to be done.
     #[inline]
     pub fn is_on(&self) -> bool {
         self.count.load(Relaxed) > 0
     }
 
-    /// Has a client monitor, until what is returned is dropped.
+    /// Has a client monitor, until the returned value is dropped.
     pub fn add(self: &Arc<Self>, client: &Arc<ClientEntry>) -> Monitoring {
         let mut clients = self.clients.write().unpoisoned();
         clients.insert(client.id, client.clone());
@@ -79,7 +79,7 @@ impl Monitors {
         Monitoring { monitors: self.clone(), client: client.clone() }
     }
 
-    /// Hands a line to all of them.
+    /// Hands a line to all monitoring clients.
     pub fn deliver(&self, line: &MonitorLine) {
         for client in self.clients.read().unpoisoned().values() {
             let limit = self.limits.get(client.listens());

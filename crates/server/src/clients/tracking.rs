@@ -1,28 +1,28 @@
-//! CLIENT TRACKING: clients that keep what they have read are told when it is written.
+//! CLIENT TRACKING: clients that keep values they have read are told when the keys are written.
 //!
-//! The keys that a client reads are *remembered* ([`Tracking::remember`]). A transaction that has
-//! written keys tells [`Tracking::tell`] which, once it is acknowledged, and the clients that were
-//! remembered for them are told and forgotten. Invariant: if a client is sent a value of a key that
-//! another transaction has replaced, the client is told of the key behind that reply.
+//! The keys that a client reads are *remembered* ([`Tracking::remember`]). Once a transaction that
+//! has written keys is acknowledged, its keys are given to [`Tracking::tell`], and the clients
+//! remembered for the keys are told and forgotten. Invariant: if a client is sent a value of a key
+//! and another transaction has replaced the value, the client is told of the key behind the reply.
 //!
-//! 1. A command remembers its keys before it reads them, in each attempt of its transaction.
+//! 1. A command remembers its keys before it reads the keys, in each attempt of its transaction.
 //! 2. If the look for a written key finds the reader, the message is put into the reader's inbox.
-//!    Its event loop writes an inbox between runs, so that what is put there during a run comes
-//!    behind the replies of the run. Where another thread runs the commands, the loop may write the
-//!    message before the reply: once it has the reply, it tells the client again of each key for
-//!    which it is not remembered any more.
-//! 3. If the look comes before the key is remembered, the write was installed before: the lock of
-//!    the table orders the two, and the reader reads what was written.
-//! 4. A transaction that began when no client tracked has not noted what it writes. It looks again
-//!    once it has committed. If there is a client then, all are told that everything has changed.
-//!    If there is none, each client that begins later reads what was written: the number of clients
-//!    is raised before a client reads, and loaded after the rows were locked. All four are SeqCst,
-//!    the validation of what is read included, so either the transaction sees the client, or the
-//!    client's validation sees the lock.
+//!    The reader's event loop writes an inbox between runs, so a message put there during a run is
+//!    sent behind the replies of the run. Where another thread runs the commands, the loop may
+//!    write the message before the reply: once the loop has the reply, it tells the client again of
+//!    each key for which the client is not remembered any more.
+//! 3. If the look is before the key is remembered, the write was installed before: the lock of the
+//!    table orders the two, and the reader reads the written value.
+//! 4. A transaction that began when no client tracked has not noted its writes. The transaction
+//!    looks again once it has committed. If there is a tracking client then, all tracking clients
+//!    are told that everything has changed. If there is none, each client that begins later reads
+//!    the written values: the number of clients is raised before a client reads, and loaded after
+//!    the rows were locked. All four are SeqCst, the validation of reads included, so either the
+//!    transaction sees the client, or the client's validation sees the lock.
 //!
-//! What another connection is told for a client ([`TrackingOptions::redirect`]) has no order with
-//! the client's replies: as with Redis, such a client marks a key when it asks for it, and keeps
-//! the reply only if the mark is still there.
+//! Messages to another connection for a client ([`TrackingOptions::redirect`]) have no order with
+//! the client's replies: as with Redis, such a client marks a key when it asks for the key, and
+//! keeps the reply only if the mark is still there.
 
 mod table;
 
@@ -36,60 +36,60 @@ use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, RwLock, Weak};
 use table::TrackedKeys;
 
-/// The channel of those that other connections are told for.
+/// The channel for clients with a redirect.
 const CHANNEL: &[u8] = b"__redis__:invalidate";
 
-/// Most keys that are forgotten at once where there are too many.
+/// Most keys forgotten at once where there are too many.
 const MOST_FORGOTTEN: usize = 1 << 16;
 
-/// Keys that a transaction has written are told in pieces of as many.
+/// Keys in a piece of a transaction's written keys.
 const KEYS_AT_ONCE: usize = 64;
 
 /// How a client tracks.
 #[derive(Clone, Default)]
 pub struct TrackingOptions {
-    /// The connection that is told in its place.
+    /// The connection told in the client's place.
     pub redirect: Option<Arc<ClientEntry>>,
-    /// It is told of all keys that begin so, read or not.
+    /// The client is told of all keys with these prefixes, read or not.
     pub prefixes: Option<Vec<Vec<u8>>>,
     /// [`TrackingState::OPTIN`], [`TrackingState::OPTOUT`] and [`TrackingState::NOLOOP`].
     pub flags: u8,
 }
 
-/// How a client tracks, as others see it.
+/// How a client tracks, as other threads see it.
 #[derive(Default)]
 pub struct TrackingState {
     flags: AtomicU8,
-    /// The number of the connection that is told in its place; 0 if there is none.
+    /// The number of the connection told in the client's place; 0 if there is none.
     redirect: AtomicU64,
     target: Mutex<Weak<ClientEntry>>,
 }
 
 impl TrackingState {
-    /// It tracks.
+    /// The client tracks.
     pub const ON: u8 = 1;
-    /// It is told of all keys with its prefixes.
+    /// The client is told of all keys with its prefixes.
     pub const BCAST: u8 = 1 << 1;
     /// Only keys of commands behind CLIENT CACHING YES are remembered.
     pub const OPTIN: u8 = 1 << 2;
-    /// Keys of commands behind CLIENT CACHING NO are not.
+    /// Keys of commands behind CLIENT CACHING NO are not remembered.
     pub const OPTOUT: u8 = 1 << 3;
-    /// It is not told of what it writes itself.
+    /// The client is not told of its own writes.
     pub const NOLOOP: u8 = 1 << 4;
-    /// The connection that was told in its place has gone.
+    /// The connection told in the client's place has gone.
     pub const BROKEN: u8 = 1 << 5;
 
-    /// Whether one of these flags is set.
+    /// Whether any of `flags` is set.
     pub fn has(&self, flags: u8) -> bool {
         self.flags.load(Ordering::Relaxed) & flags != 0
     }
 
-    /// Whether it tracks.
+    /// Whether the client tracks.
     pub fn is_on(&self) -> bool {
         self.has(Self::ON)
     }
 
-    /// The number of the connection that is told in its place, 0 for none; -1 if it does not track.
+    /// The number of the connection told in the client's place, 0 for none; -1 without tracking.
     pub fn redirect(&self) -> i64 {
         match self.is_on() {
             true => self.redirect.load(Ordering::Relaxed) as i64,
@@ -98,19 +98,19 @@ impl TrackingState {
     }
 }
 
-/// What clients are told.
+/// A message to clients that track.
 #[derive(Clone, Debug)]
 pub enum Invalidation {
     /// These keys were written.
     Keys(Arc<[Arc<[u8]>]>),
-    /// Any key may have been.
+    /// Any key may have been written.
     All,
-    /// The connection of this number, which was told in the client's place, has gone.
+    /// The connection of this number, told in the client's place, has gone.
     Broken(u64),
 }
 
 impl Invalidation {
-    /// Bytes of it, about.
+    /// Bytes of the message, about.
     pub fn bytes(&self) -> usize {
         match self {
             Invalidation::Keys(keys) => keys.iter().map(|key| key.len() + 16).sum(),
@@ -118,7 +118,7 @@ impl Invalidation {
         }
     }
 
-    /// Writes it: in version 2 of the protocol as a message to a subscriber.
+    /// Writes the message: in version 2 of the protocol as a message to a subscriber.
     pub fn write(&self, reply: &mut Reply<'_>) {
         if let Invalidation::Broken(id) = self {
             reply.push(2);
@@ -146,7 +146,7 @@ impl Invalidation {
     }
 }
 
-/// What a transaction has written.
+/// The writes of a transaction.
 #[derive(Debug, Default)]
 pub enum Changed {
     /// Nothing, or no client tracks.
@@ -154,12 +154,12 @@ pub enum Changed {
     Nothing,
     /// Keys, each once.
     Keys(Vec<Vec<u8>>),
-    /// Databases were flushed or swapped, or what was written was not noted.
+    /// Databases were flushed or swapped, or the writes were not noted.
     All,
 }
 
 impl Changed {
-    /// Both.
+    /// Returns the writes of both.
     #[must_use]
     pub fn and(self, other: Changed) -> Changed {
         match (self, other) {
@@ -169,7 +169,7 @@ impl Changed {
         }
     }
 
-    /// In pieces that take a short time to tell.
+    /// Splits the writes into pieces that take a short time to tell.
     pub fn pieces(self) -> Vec<Changed> {
         match self {
             Changed::Nothing => Vec::new(),
@@ -186,9 +186,9 @@ type ById = BTreeMap<u64, Arc<ClientEntry>>;
 
 /// The clients that track.
 pub struct Tracking {
-    /// What may wait for one.
+    /// Bounds of the bytes that wait for a client.
     limits: Arc<OutputLimits>,
-    /// Most keys that are remembered; 0: any number.
+    /// Most remembered keys; 0: any number.
     most_keys: Arc<AtomicUsize>,
     /// The number of clients that track.
     count: AtomicUsize,
@@ -198,7 +198,7 @@ pub struct Tracking {
 }
 
 impl Tracking {
-    /// None yet.
+    /// Makes the state without clients.
     pub fn new(limits: Arc<OutputLimits>, most_keys: Arc<AtomicUsize>) -> Arc<Tracking> {
         Arc::new(Tracking {
             limits,
@@ -221,16 +221,16 @@ impl Tracking {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// The numbers of keys that are remembered, of clients for them all, and of prefixes.
+    /// The numbers of remembered keys, of their clients in all, and of prefixes.
     pub fn numbers(&self) -> [usize; 3] {
         [self.keys.keys(), self.keys.items(), self.prefixes.read().unpoisoned().len()]
     }
 
-    /// A client reads a key. If too many are remembered then, the clients of some others are told,
-    /// as if those were written.
+    /// Remembers a key for a client that is about to read the key. If too many keys are remembered
+    /// then, the clients of some keys are told, as if the keys were written.
     pub fn remember(&self, client: &Arc<ClientEntry>, key: &[u8]) {
         self.keys.add(key, client);
-        // One comes at a time, and more go where the bound was lowered.
+        // Each call adds at most one key; more keys are forgotten after the bound was lowered.
         self.forget_some(16);
     }
 
@@ -288,8 +288,8 @@ impl Tracking {
         }
     }
 
-    /// Tells clients what the transaction of a client has written, which is acknowledged; 0: it is
-    /// that of no client.
+    /// Tells clients the writes of the acknowledged transaction of the client `writer`; 0: of no
+    /// client.
     pub fn tell(&self, changed: Changed, writer: u64) {
         match changed {
             Changed::Nothing => {}
@@ -303,8 +303,8 @@ impl Tracking {
     }
 
     fn tell_readers(&self, key: &[u8], writer: u64) {
-        // A client that has read the key after it has written it, and before this, is not told: it
-        // stays remembered.
+        // A client that has read the key after its own write of the key, and before this call, is
+        // not told: the client stays remembered.
         let is_own = |client: &ClientEntry| {
             client.id == writer && client.tracking.has(TrackingState::NOLOOP)
         };
@@ -327,13 +327,13 @@ impl Tracking {
     }
 
     fn tell_all(&self) {
-        // In this order: a client that is remembered meanwhile tracks, and is told.
+        // In this order: a client remembered meanwhile tracks, and is told.
         self.keys.clear();
         let clients = self.clients.read().unpoisoned();
         clients.values().for_each(|client| self.send(client, Invalidation::All));
     }
 
-    /// Has a client track, until what is returned is dropped.
+    /// Has a client track, until the returned value is dropped.
     pub fn start(self: &Arc<Self>, client: &Arc<ClientEntry>) -> Tracks {
         let mut clients = self.clients.write().unpoisoned();
         clients.insert(client.id, client.clone());
@@ -348,14 +348,14 @@ impl Tracking {
 pub struct Tracks {
     tracking: Arc<Tracking>,
     client: Arc<ClientEntry>,
-    /// Those of which it is told.
+    /// The prefixes of the client.
     pub prefixes: Vec<Vec<u8>>,
     /// CLIENT CACHING was the command before.
     pub is_named: bool,
 }
 
 impl Tracks {
-    /// Sets how it tracks; prefixes are added.
+    /// Sets how the client tracks; prefixes are added.
     pub fn set(&mut self, options: TrackingOptions) {
         let state = &self.client.tracking;
         let is_told = options.prefixes.is_some();

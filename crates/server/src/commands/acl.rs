@@ -1,4 +1,4 @@
-//! ACL: users, and what they may do.
+//! ACL: users, and their rights.
 
 use super::client::kill_all;
 use super::{Done, Job, Local, help, integer, is, lower};
@@ -145,7 +145,7 @@ fn set_user(local: &mut Local<'_>, name: &[u8], rules: &[&[u8]], reply: &mut Rep
     change.map_err(|error| Stop::from(format!("ERR {error}")))?;
     reply.ok();
     let users = local.shared.access.users();
-    // Another client may have deleted it again, and has disconnected its clients then.
+    // Another client may have deleted the user again, and has disconnected the user's clients then.
     let Some(user) = users.find(name) else { return Ok(()) };
     let has_subscribed = |client: &Arc<ClientEntry>| {
         client.listens() && client.names.lock().unpoisoned().user == name
@@ -216,7 +216,7 @@ fn generate(bits: Option<&[u8]>, reply: &mut Reply<'_>) -> Done {
     Ok(())
 }
 
-/// Entries that ACL LOG shows if nothing else is said.
+/// Number of entries that ACL LOG shows by default.
 const LOGGED: i64 = 10;
 
 fn log(local: &Local<'_>, option: Option<&[u8]>, reply: &mut Reply<'_>) -> Done {
@@ -281,7 +281,7 @@ fn dry_run(users: &Users, name: &[u8], args: &[&[u8]], reply: &mut Reply<'_>) ->
     Ok(())
 }
 
-/// Reads the file of users, which is small. Their clients have to log in again.
+/// Reads the small file of users. The clients of the users have to log in again.
 fn load(local: &mut Local<'_>, reply: &mut Reply<'_>) -> Done {
     let file = local.shared.settings.acl_file().ok_or(NO_FILE)?;
     let name = file.display().to_string();

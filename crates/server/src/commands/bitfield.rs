@@ -10,7 +10,7 @@ use crate::resp::number;
 use crate::resp::reply::Reply;
 use std::ops::Range;
 
-/// What happens to a value that does not fit.
+/// The treatment of a value that does not fit.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Overflow {
     Wrap,
@@ -108,12 +108,12 @@ impl FieldType {
         self.cut(bits)
     }
 
-    /// The bytes in which a field lies.
+    /// The bytes of a field.
     fn bytes(self, offset: usize) -> Range<usize> {
         offset / 8..(offset + self.bits as usize).div_ceil(8)
     }
 
-    /// The value of the lowest bits.
+    /// Returns the value of the lowest bits.
     fn cut(self, bits: u64) -> i64 {
         let unused = 64 - self.bits;
         match self.is_signed {
@@ -130,7 +130,7 @@ impl FieldType {
         }
     }
 
-    /// The number as it fits; `None` if it does not, and may not.
+    /// The number as stored; `None` if the number does not fit, and may not be changed.
     fn fit(self, number: i128, overflow: Overflow) -> Option<i64> {
         let (least, most) = match self.is_signed {
             true => (-(1i128 << (self.bits - 1)), (1i128 << (self.bits - 1)) - 1),
@@ -145,16 +145,16 @@ impl FieldType {
     }
 }
 
-/// A string whose fields are read and written.
+/// A string with fields to read and write.
 enum Fields<'t> {
-    /// All of it.
+    /// The whole string.
     InRow(Vec<u8>),
-    /// What it is, and whether one of its bytes was changed.
+    /// The chunks, and whether a byte was changed.
     InChunks(ChunkedString<'t>, bool),
 }
 
 impl<'t> Fields<'t> {
-    /// The string of an entry, and zeros behind it up to this length if it is to be written.
+    /// The string of an entry, extended with zeros up to `needed` bytes for a write.
     fn of(entry: &Entry<'t, '_>, needed: Option<usize>) -> Result<Self, Stop> {
         let stored = entry.string()?;
         let length = length_of(stored).max(needed.unwrap_or(0));
@@ -182,7 +182,7 @@ impl<'t> Fields<'t> {
         }
     }
 
-    /// Writes a field, which lies in the string.
+    /// Writes a field, which is within the string.
     fn write(&mut self, kind: FieldType, offset: usize, number: i64) -> Result<(), Stop> {
         match self {
             Fields::InRow(value) => kind.write(value, offset, number),
@@ -223,7 +223,8 @@ fn run(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>, reads_only: 
                 reply.integer(old);
                 continue;
             }
-            // A number beyond 63 bits is none: it is taken as the bits of an unsigned one.
+            // A number beyond 63 bits is not allowed: the argument is taken as the bits of an
+            // unsigned number.
             FieldAction::Set(number) if !kind.is_signed => {
                 let number = i128::from(number as u64);
                 let new = kind.fit(number, overflow);

@@ -9,9 +9,9 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// A range of a string in bits; both ends belong to it. `None` if it is empty. Ends before the
-/// string are its first byte or bit, even if they are the wrong way round: BITPOS takes them so,
-/// BITCOUNT does not.
+/// A range of a string in bits, with both ends. `None` if the range is empty. Ends before the
+/// string are its first byte or bit, even ends in the wrong order: so for BITPOS, but not for
+/// BITCOUNT.
 fn bit_range(
     length: usize,
     args: &[&[u8]],
@@ -37,7 +37,7 @@ fn bit_range(
     }))
 }
 
-/// The byte at `at` without the bits that lie outside of the range.
+/// The byte at `at` without the bits outside of the range.
 fn masked(byte: u8, at: usize, (from, to): (usize, usize)) -> u8 {
     let mut mask = 0xff;
     if at == from / 8 {
@@ -49,8 +49,8 @@ fn masked(byte: u8, at: usize, (from, to): (usize, usize)) -> u8 {
     byte & mask
 }
 
-/// The ones in a piece of a string that begins at its byte `begin`, but for those outside of the
-/// range.
+/// The set bits in a piece of a string that begins at the string's byte `begin`, except bits
+/// outside of the range.
 fn count_bits(piece: &[u8], begin: usize, range: (usize, usize)) -> usize {
     let (words, rest) = piece.as_chunks::<8>();
     let in_words = words.iter().map(|word| u64::from_ne_bytes(*word).count_ones() as usize);
@@ -65,14 +65,14 @@ fn count_bits(piece: &[u8], begin: usize, range: (usize, usize)) -> usize {
     all - outside.sum::<usize>()
 }
 
-/// The place of the first byte that is not `byte`.
+/// The place of the first byte other than `byte`.
 fn first_other(bytes: &[u8], byte: u8) -> Option<usize> {
     let (words, _) = bytes.as_chunks::<8>();
     let from = 8 * words.iter().position(|word| *word != [byte; 8]).unwrap_or(words.len());
     bytes[from..].iter().position(|other| *other != byte).map(|at| from + at)
 }
 
-/// The bytes in which the bits of a range lie.
+/// The bytes with the bits of a range.
 fn bytes_of((from, to): (usize, usize)) -> Range<usize> {
     from / 8..to / 8 + 1
 }
@@ -133,15 +133,15 @@ pub fn bitpos(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Do
     let is_open = args.len() < 5;
     match found {
         Some(at) => reply.count(at),
-        // Behind the string there are zeros, unless the client has named its end.
+        // Behind the string there are zeros, unless the client has named the end.
         None if bit == 0 && is_open => reply.count(value.len() * 8),
         None => reply.integer(-1),
     }
     Ok(())
 }
 
-/// The values of those keys that are named an odd number of times: the others cancel out. `values`
-/// are those of the distinct keys.
+/// The values of keys named an odd number of times: values of other keys cancel out. `values` are
+/// the values of the distinct keys.
 fn odd_ones<'t>(keys: &[&[u8]], values: Vec<&'t [u8]>) -> Vec<&'t [u8]> {
     let mut times: HashMap<&[u8], usize> = HashMap::new();
     keys.iter().for_each(|key| *times.entry(key).or_default() += 1);

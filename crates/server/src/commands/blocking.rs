@@ -1,4 +1,4 @@
-//! The commands that wait for an element if there is none. In MULTI they wait for nothing.
+//! The commands that wait for an element if there is none. In MULTI they do not wait.
 
 use super::collections::numbered_keys;
 use super::list_edits::{is_left, lmpop, move_one};
@@ -23,17 +23,17 @@ fn timeout(text: &[u8]) -> Result<Option<Duration>, Stop> {
     if seconds > i64::MAX as f64 / 1_000.0 {
         return Err("ERR timeout is out of range".into());
     }
-    // Rounded up, so that a short time is none that is for ever.
+    // Rounded up, so that a short time does not become an endless wait.
     let time = Duration::from_millis((seconds * 1_000.0).ceil() as u64);
     Ok(Some(time).filter(|time| !time.is_zero()))
 }
 
-/// What a command waits for.
+/// The subject of a command's wait.
 struct WaitedFor<'a> {
     keys: &'a [&'a [u8]],
     kind: Kind,
     timeout: Option<Duration>,
-    /// Its reply is an array: null in MULTI, too.
+    /// The reply is an array: null in MULTI, too.
     is_array: bool,
 }
 
@@ -52,7 +52,7 @@ fn nothing(
     Ok(())
 }
 
-/// The command waits, or replies in MULTI that there is nothing. Keys may be named several times.
+/// Has the command wait, or reply in MULTI that there is nothing. Keys may be named several times.
 pub fn nothing_yet(space: &Keyspace<'_>, wait: Wait, is_array: bool, reply: &mut Reply<'_>) {
     let mut known = HashSet::new();
     match (space.context().is_exec, is_array) {
@@ -65,8 +65,8 @@ pub fn nothing_yet(space: &Keyspace<'_>, wait: Wait, is_array: bool, reply: &mut
     }
 }
 
-/// Whether the key holds another type, for a command that has waited: that is no error then, and it
-/// goes on waiting.
+/// Whether the key holds another type, for a command that has waited: not an error then, and the
+/// command goes on waiting.
 pub fn is_passed_over(space: &Keyspace<'_>, key: &[u8], kind: Kind) -> Result<bool, Stop> {
     let holds_other = || Ok(space.find_head(key)?.head().is_some_and(|head| head.kind() != kind));
     if space.context().has_waited { holds_other() } else { Ok(false) }
@@ -126,7 +126,7 @@ pub fn bzpopmax(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> 
     pop_scored(space, args, reply, true)
 }
 
-/// Moves an element from an end of the list of the first key to one of the second.
+/// Moves an element from an end of the list of the first key to an end of the list of the second.
 fn transfer(
     space: &Keyspace<'_>,
     args: &[&[u8]],
@@ -150,7 +150,7 @@ pub fn blmove(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Do
     transfer(space, args, (is_left(args[3])?, is_left(args[4])?), reply)
 }
 
-/// As the command without B and without the timeout, if that finds something.
+/// As the command without B and without the timeout, if the plain command finds an element.
 fn pop_many(
     space: &Keyspace<'_>,
     args: &[&[u8]],
@@ -174,7 +174,7 @@ fn pop_many(
         plain.extend(options);
     }
     let position = reply.position();
-    // Without keys it has nothing to look for.
+    // Without keys there is nothing to look for.
     if plain[1] != b"0" || !space.context().has_waited {
         run(space, &plain, reply)?;
         if !reply.is_null_array_at(position) {

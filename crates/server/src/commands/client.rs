@@ -70,7 +70,7 @@ fn unblock(local: &Local<'_>, id: &[u8], how: &[&[u8]], reply: &mut Reply<'_>) -
     Ok(())
 }
 
-/// A name that does not break the lines of CLIENT LIST.
+/// Checks a name, which may not break the lines of CLIENT LIST.
 pub fn checked_name(name: &[u8]) -> Result<String, Stop> {
     match name.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
         true => Ok(String::from_utf8_lossy(name).into_owned()),
@@ -202,7 +202,7 @@ fn kill(local: &mut Local<'_>, options: &[&[u8]], reply: &mut Reply<'_>) -> Done
         return Ok(());
     }
     let mut skips_own = true;
-    // Of each option the last one counts.
+    // The last value of each option counts.
     let mut choices: HashMap<String, Choice<'_>> = HashMap::new();
     for option in options.chunks(2) {
         let &[option, value] = option else { return Err(SYNTAX.into()) };
@@ -263,7 +263,7 @@ fn silence(local: &mut Local<'_>, how: &[u8], reply: &mut Reply<'_>) -> Done {
             Silence::None
         }
         "off" => Silence::All,
-        // This command has no reply, and the next one has none either.
+        // CLIENT REPLY SKIP has no reply, and the next command has none either.
         "skip" => Silence::Next,
         _ => return Err(SYNTAX.into()),
     };

@@ -5,11 +5,11 @@ use crate::clients::tracking::{TrackingOptions, TrackingState};
 use crate::data::keyspace::Stop;
 use crate::resp::reply::Reply;
 
-/// Most prefixes of a client, and most bytes of all of them.
+/// Most prefixes of a client, and most bytes of all its prefixes.
 const MOST_PREFIXES: usize = 1_024;
 const MOST_PREFIX_BYTES: usize = 64 << 10;
 
-/// What CLIENT TRACKING asks for.
+/// The request of CLIENT TRACKING.
 #[derive(Default)]
 struct Wanted<'a> {
     options: TrackingOptions,

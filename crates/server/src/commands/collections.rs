@@ -1,5 +1,5 @@
-//! What commands on lists, sets, hashes and sorted sets share: random choices, and the SCAN of a
-//! collection.
+//! Shared parts of commands on lists, sets, hashes and sorted sets: random choices, and the SCAN of
+//! a collection.
 
 use super::{Done, NOT_AN_INTEGER, SYNTAX, integer, is};
 use crate::base::glob;
@@ -16,28 +16,28 @@ use hyades::Abort;
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
-/// Keys without repetitions, in the order in which they are first named.
+/// Keys without repetitions, in the order of their first occurrence.
 pub fn distinct<'a>(keys: &[&'a [u8]]) -> Vec<&'a [u8]> {
     let mut known = HashSet::new();
     keys.iter().copied().filter(|key| known.insert(*key)).collect()
 }
 
-/// A negative count that asks for more elements has them drawn as they are replied.
+/// With a negative count beyond this number, elements are drawn as they are replied.
 const MOST_DRAWN: u64 = 1 << 20;
 
-/// Elements that are drawn before it is looked at how many there may be.
+/// Elements drawn between two checks of the bounds.
 const DRAWN_AT_ONCE: usize = 4_096;
 
-/// Elements of a collection that were drawn.
+/// Drawn elements of a collection.
 pub enum Chosen {
-    /// Those at these places.
+    /// The elements at the given places.
     Places(Vec<usize>),
-    /// This number of any elements, for [`write_many`]. There is an element.
+    /// The given number of any elements, for [`write_many`]. There is an element.
     Many(usize),
 }
 
-/// Writes elements that are drawn from all, each as often as it comes: as many as are wanted, or
-/// until the reply becomes too long, or the transaction too much.
+/// Writes elements drawn from `all`, each as often as it is drawn: `wanted` elements, or until the
+/// reply becomes too long, or the transaction too much.
 pub fn write_many<T: Copy>(
     space: &Keyspace<'_>,
     (all, wanted): (&[T], usize),
@@ -45,7 +45,7 @@ pub fn write_many<T: Copy>(
     mut write: impl FnMut(&mut Reply<'_>, T),
 ) -> Done {
     if all.is_empty() {
-        // There was one.
+        // There was an element.
         return Err(Abort::Conflict.into());
     }
     let mut left = wanted;
@@ -58,8 +58,8 @@ pub fn write_many<T: Copy>(
     Ok(())
 }
 
-/// Draws from `length` elements: `count` different ones, or, if that is negative, its amount with
-/// repetitions. `is_pairs`: each comes with a second one.
+/// Draws from `length` elements: `count` different elements, or, if `count` is negative, its amount
+/// with repetitions. `is_pairs`: each element has a partner.
 pub fn draw(length: usize, count: i64, is_pairs: bool) -> Result<Chosen, Stop> {
     let wanted = count.unsigned_abs();
     if is_pairs && wanted > i64::MAX as u64 / 2 || count == i64::MIN {
@@ -75,8 +75,8 @@ pub fn draw(length: usize, count: i64, is_pairs: bool) -> Result<Chosen, Stop> {
     }))
 }
 
-/// As many different places below `length` as are wanted, in any order: a shuffle up to where it
-/// is needed. If they are few, only places that have changed are kept.
+/// `wanted` different places below `length`, in any order: a shuffle, as far as needed. If `wanted`
+/// is small, only changed places are kept.
 fn different_places(length: usize, wanted: usize) -> Vec<usize> {
     if wanted > length / 16 {
         let mut all: Vec<usize> = (0..length).collect();
@@ -93,10 +93,10 @@ fn different_places(length: usize, wanted: usize) -> Vec<usize> {
     (0..wanted).map(next).collect()
 }
 
-/// How the value of a member is shown, if it is.
+/// How the value of a member is shown, if at all.
 type ShownValue = Option<for<'t> fn(&'t [u8]) -> Result<Cow<'t, [u8]>, Abort>>;
 
-/// The members that a call returns, and the next cursor.
+/// The members returned by a call, and the next cursor.
 type FoundMembers<'t> = Result<(Vec<Member<'t>>, u64), Stop>;
 
 fn scan<'t>(
@@ -168,7 +168,7 @@ pub fn zscan(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Don
 /// Keys, and the arguments behind them.
 type Split<'a, 'b> = (&'a [&'b [u8]], &'a [&'b [u8]]);
 
-/// The keys of a command that says how many there are, and what follows them. The number is the
+/// The keys of a command with a number of keys, and the arguments behind them. The number is the
 /// first of `args`.
 pub fn numbered_keys<'a, 'b>(args: &'a [&'b [u8]], name: &str) -> Result<Split<'a, 'b>, Stop> {
     let count = integer(args[0]).map_err(|_| Stop::from(NOT_AN_INTEGER))?;
@@ -188,7 +188,7 @@ pub fn numbered_keys<'a, 'b>(args: &'a [&'b [u8]], name: &str) -> Result<Split<'
 mod tests {
     use super::*;
 
-    /// However many there are: those that are not drawn take no memory.
+    /// However many elements there are: elements not drawn take no memory.
     #[test]
     fn different_elements_are_drawn() {
         for (length, count) in [(1, 1), (40, 40), (40, 3), (40, 2), (40, 41), (1 << 60, 1_000)] {

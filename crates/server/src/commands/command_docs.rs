@@ -1,4 +1,4 @@
-//! COMMAND: what clients ask of the table.
+//! COMMAND: questions of clients about the table.
 
 mod information;
 mod key_specs;
@@ -68,13 +68,13 @@ pub fn command(_: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Resu
 }
 
 fn list(options: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Stop> {
-    // With those of subcommands, such as `config|get`.
+    // With the names of subcommands, such as `config|get`.
     let built = names::all().iter().filter(|named| named.is_built).map(|named| named.name);
     let found: Vec<&str> = match options {
         [] => built.collect(),
         [filter, by, value] if is(filter, "FILTERBY") => match lower(by).as_str() {
             "pattern" => built.filter(|n| glob::matches(value, n.as_bytes(), true)).collect(),
-            // Those that rules allow by their category, built or not.
+            // The commands that rules allow by their category, built or not.
             "aclcat" => {
                 let category = catalogue::category(value).unwrap_or(0);
                 let named = names::all().iter().filter(|named| named.categories & category != 0);
@@ -90,7 +90,7 @@ fn list(options: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// The command of a page, which may be that of a subcommand.
+/// The command of a page, or of the page of a subcommand.
 fn command_of(name: &str) -> &'static Command {
     let (command, _) = name.split_once('|').unwrap_or((name, ""));
     catalogue::command(command.as_bytes()).expect("pages are those of commands that are built")

@@ -1,11 +1,11 @@
-//! The keys in a command line, and what is done with them: COMMAND GETKEYS and GETKEYSANDFLAGS.
+//! The keys in a command line, and their use: COMMAND GETKEYS and GETKEYSANDFLAGS.
 
 use super::integer;
 use crate::catalogue::{self, ACCESS, KeyFlags, RO, RW, RequestKeys, UPDATE, flag_names};
 use crate::data::keyspace::Stop;
 use crate::resp::reply::Reply;
 
-/// Scripts say where their keys are: behind their number.
+/// Scripts have their keys behind the number of keys.
 const SCRIPTS: [&str; 6] = ["eval", "eval_ro", "evalsha", "evalsha_ro", "fcall", "fcall_ro"];
 
 const INVALID_NUMBER: &str = "ERR Invalid number of arguments specified for command";
@@ -25,7 +25,7 @@ fn script_keys(name: &str, args: &[&[u8]]) -> Result<Vec<(usize, KeyFlags)>, Sto
 fn keys(args: &[&[u8]]) -> Result<Vec<(usize, KeyFlags)>, Stop> {
     let script = SCRIPTS.into_iter().find(|name| args[0].eq_ignore_ascii_case(name.as_bytes()));
     if let Some(name) = script {
-        // Those that have no keys are as good as others.
+        // A script without keys is treated alike.
         return script_keys(name, args);
     }
     let command = catalogue::command(args[0]).ok_or("ERR Invalid command specified")?;

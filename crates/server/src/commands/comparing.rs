@@ -1,4 +1,4 @@
-//! Strings that are compared before they are written or removed, by themselves or by their digests.
+//! Comparisons of strings before a write or a removal, by the strings or by their digests.
 
 use super::{Done, SYNTAX, integer, is, wrong_arity};
 use crate::base::xxh3::xxh3;
@@ -9,13 +9,13 @@ use crate::resp::reply::Reply;
 /// A comparison with the string of a key.
 #[derive(Clone, Copy)]
 pub enum Comparison<'a> {
-    /// It is this one.
+    /// The string is the given one.
     Equal(&'a [u8]),
-    /// It is another one, or there is none.
+    /// There is another string, or none.
     Different(&'a [u8]),
-    /// Its digest is this one.
+    /// The digest is the given number.
     SameDigest(u64),
-    /// Its digest is another one, or there is none.
+    /// There is another digest, or none.
     OtherDigest(u64),
 }
 
@@ -36,7 +36,7 @@ impl<'a> Comparison<'a> {
         })
     }
 
-    /// Whether it is so.
+    /// Whether the comparison holds.
     pub fn holds(self, text: Option<StoredString<'_>>) -> Result<bool, Stop> {
         Ok(match self {
             Comparison::Equal(value) => is_equal(text, value)?,
@@ -47,7 +47,7 @@ impl<'a> Comparison<'a> {
     }
 }
 
-/// Whether a string is there, and is this one.
+/// Whether there is a string, equal to `value`.
 fn is_equal(text: Option<StoredString<'_>>, value: &[u8]) -> Result<bool, Stop> {
     let Some(text) = text.filter(|text| text.len() == value.len()) else { return Ok(false) };
     let mut is_equal = true;

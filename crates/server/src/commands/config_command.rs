@@ -42,7 +42,7 @@ pub fn config(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> R
         }
         ("set", _) => return Err(wrong_arity("config|set")),
         ("resetstat", []) => {
-            // The changes since the last save are a state: only a save sets them back.
+            // The changes since the last save are a state: only a save sets the number back.
             let counters = &shared.stats.counters;
             let all = [
                 &counters.connections,
@@ -85,7 +85,8 @@ pub fn config(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> R
     Ok(())
 }
 
-/// Writes the settings that differ from the file into it, or all of them. It waits for the disk.
+/// Writes the settings that differ from the file into the file, or all settings. Waits for the
+/// disk.
 pub fn rewrite(writes_all: bool) -> Job {
     Job::on_disk(move |shared, reply| {
         match shared.settings.rewrite(&shared.access.users(), writes_all) {
@@ -95,7 +96,7 @@ pub fn rewrite(writes_all: bool) -> Job {
     })
 }
 
-/// Changes settings, all of them or none.
+/// Changes settings, all or none.
 fn set(shared: &Shared, pairs: &[&[u8]]) -> Result<(), Stop> {
     let text = |bytes: &[u8]| std::str::from_utf8(bytes).map(str::to_string);
     let changes = pairs.chunks(2).map(|pair| Ok((text(pair[0])?, text(pair[1])?)));
@@ -120,11 +121,12 @@ fn set(shared: &Shared, pairs: &[&[u8]]) -> Result<(), Stop> {
     check_clients(&changes)?;
     let set = shared.settings.set_and_apply(&changes, || {
         adjust_oom_score(shared, &changes)?;
-        // The last one: nothing that fails would have to undo it.
+        // The last step: no later failure has to undo it.
         listen(shared)
     });
     if set.is_err() {
-        // The settings are what they were. If this fails as well, the first error tells why.
+        // The settings are back to the old values. If the call fails as well, the first error tells
+        // why.
         let _ = adjust_oom_score(shared, &changes);
     }
     set.map_err(|error| Stop::from(format!("ERR CONFIG SET failed {error}")))?;
@@ -135,7 +137,7 @@ fn set(shared: &Shared, pairs: &[&[u8]]) -> Result<(), Stop> {
 /// Makes room for as many clients as `maxclients` is to allow.
 fn check_clients(changes: &[(String, String)]) -> Result<(), Stop> {
     let mut values = changes.iter().filter(|(name, _)| name.eq_ignore_ascii_case("maxclients"));
-    // What is no number is told by the setting.
+    // The setting itself refuses a value other than a number.
     let Some(wanted) = values.next_back().and_then(|(_, value)| value.parse::<u64>().ok()) else {
         return Ok(());
     };
@@ -149,7 +151,8 @@ fn check_clients(changes: &[(String, String)]) -> Result<(), Stop> {
     }
 }
 
-/// Has the system use `oom-score-adj` as it is now, if that or its values are among the changes.
+/// Has the system use the current `oom-score-adj`, if the setting or its values are among the
+/// changes.
 fn adjust_oom_score(shared: &Shared, changes: &[(String, String)]) -> Result<(), ConfigError> {
     let is_about = |name: &str| name.to_ascii_lowercase().starts_with("oom-score-adj");
     let Some((name, _)) = changes.iter().find(|(name, _)| is_about(name)) else { return Ok(()) };
@@ -157,7 +160,7 @@ fn adjust_oom_score(shared: &Shared, changes: &[(String, String)]) -> Result<(),
     adjusted.map_err(|text| ConfigError(text).related_to(&name.to_ascii_lowercase()))
 }
 
-/// Listens at the port of the settings, if that is another one now.
+/// Listens at the port of the settings, if the port has changed.
 fn listen(shared: &Shared) -> Result<(), ConfigError> {
     let port = shared.settings.port();
     let error = match shared.wiring.listening.listen_at(port) {
@@ -174,10 +177,10 @@ fn listen(shared: &Shared) -> Result<(), ConfigError> {
     Err(ConfigError(text).related_to("port"))
 }
 
-/// What settings change beside their own values, if they were set.
+/// Applies the effects of settings beside their own values, if they were set.
 fn take_effect(shared: &Shared, was_set: impl Fn(&str) -> bool) {
     if was_set("timeout") {
-        // Loops sleep as long as the old one says.
+        // Loops sleep as long as the old value says.
         shared.wiring.wake_all();
     }
     if was_set("tracking-table-max-keys") {

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 pub fn ping(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
     if args.len() <= 2 && local.client.only_listens() {
-        // Like a message, which it stands among.
+        // In the form of a message, among messages.
         reply.array(2);
         reply.bulk(b"pong");
         reply.bulk(args.get(1).copied().unwrap_or_default());
@@ -90,7 +90,7 @@ fn log_in(local: &mut Local<'_>, command: &[u8], name: &[u8], password: &[u8]) -
     Err("WRONGPASS invalid username-password pair or user is disabled.".into())
 }
 
-/// Bytes of a user's name that ACL LOG shows.
+/// Bytes of a user's name shown by ACL LOG.
 const LONGEST_NAME: usize = 256;
 
 const LOGIN_FIRST: &str = "NOAUTH HELLO must be called with the client already authenticated, \

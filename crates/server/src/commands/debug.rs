@@ -77,14 +77,14 @@ fn is_built(name: &[u8]) -> bool {
     HELP[1..].iter().filter_map(|line| line.split(' ').next()).any(|word| super::is(name, word))
 }
 
-/// Has all event loops stand still, this one too.
+/// Has all event loops stand still, also the calling loop.
 fn sleep(shared: &Shared, seconds: &[u8]) -> Result<(), Stop> {
     let seconds = std::str::from_utf8(seconds).ok().and_then(|text| text.parse::<f64>().ok());
     let seconds = seconds.ok_or("ERR value is not a valid float")?;
     if !(0.0..=LONGEST_SLEEP).contains(&seconds) {
         return Err(format!("ERR DEBUG SLEEP takes 0 to {LONGEST_SLEEP} seconds").into());
     }
-    // The others look before they do anything.
+    // The other loops check before any work.
     shared.limits.standstill.begin(Duration::from_secs_f64(seconds), shared.clock.now_ms());
     shared.stand_still();
     Ok(())
@@ -98,7 +98,7 @@ fn check_open(shared: &Shared) -> Result<(), Stop> {
     }
 }
 
-/// What Redis tells of the object of a value, as far as there is such a thing here.
+/// The facts of Redis about the object of a value, as far as they exist here.
 fn object(local: &mut Local<'_>, key: &[u8]) -> Result<(), Stop> {
     check_open(local.shared)?;
     let (database, key) = (local.client.database, key.to_vec());
@@ -110,7 +110,7 @@ fn object(local: &mut Local<'_>, key: &[u8]) -> Result<(), Stop> {
     Ok(())
 }
 
-/// In a snapshot: what is told is on disk.
+/// In a snapshot: the described value is on disk.
 fn describe(shared: &Shared, database: u32, key: &[u8]) -> Result<String, Stop> {
     let Opened { database: opened, .. } =
         shared.store.opened.get().expect("checked before the job");

@@ -83,8 +83,7 @@ fn restore_options(args: &[&[u8]]) -> Result<RestoreOptions, Stop> {
     Ok(options)
 }
 
-/// Most bytes that a value takes that an event loop reads: its payload may be a hundred times
-/// shorter.
+/// Most bytes of a value that an event loop reads: the payload may be a hundred times shorter.
 const MOST_ON_LOOP: usize = 4 << 20;
 
 pub fn restore(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
@@ -103,7 +102,7 @@ pub fn restore(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> D
         at if options.is_absolute => Some(at),
         ttl => Some(ttl.saturating_add(space.now_ms())),
     };
-    // A large one is read beside the event loops. There a string is copied once, and no more.
+    // A large value is read beside the event loops. There a string is copied only once.
     let is_string = payload.first() == Some(&rdb::STRING);
     let is_patient = space.context().is_patient;
     if !(is_string && is_patient) {
@@ -115,7 +114,7 @@ pub fn restore(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> D
         read => read.map_err(|bad| Stop::from(bad.text()))?,
     };
     match expires.is_some_and(|at| space.context().has_passed(at)) {
-        // It has expired: its blocks would belong to no key.
+        // The value has expired: its blocks would belong to no key.
         true => drop(entry.remove()?),
         false => store_restored(&entry, value, expires)?,
     }
@@ -123,7 +122,7 @@ pub fn restore(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> D
     Ok(())
 }
 
-/// Stores a value that was read, in the place of what the key has.
+/// Stores a restored value, in place of the key's old value.
 pub fn store_restored(entry: &Entry<'_, '_>, value: Restored, expires: Option<i64>) -> Done {
     fn parts(all: &[Vec<u8>]) -> Vec<&[u8]> {
         all.iter().map(Vec::as_slice).collect()

@@ -1,4 +1,4 @@
-//! The function of the command that tests add in one row of the catalogue.
+//! The function of the command added by tests in one row of the catalogue.
 
 use super::Done;
 use crate::data::keyspace::Keyspace;

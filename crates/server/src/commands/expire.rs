@@ -5,7 +5,7 @@ use crate::data::head::Head;
 use crate::data::keyspace::{Keyspace, Stop};
 use crate::resp::reply::Reply;
 
-/// When a command lets a key expire, compared with when it expires.
+/// Conditions on the time of expiry, compared with the current time of expiry.
 #[derive(Default)]
 struct ExpireOptions {
     only_if_none: bool,
@@ -62,7 +62,7 @@ fn set_expiry(
         || options.only_if_later && now.is_none_or(|now| at <= now)
         || options.only_if_earlier && now.is_some_and(|now| at >= now);
     if !is_refused {
-        // A time that has passed removes the key.
+        // A past time removes the key.
         entry.change(head.with_expiry(Some(at)), None)?;
     }
     reply.integer(i64::from(!is_refused));
@@ -95,8 +95,8 @@ pub fn persist(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> D
     Ok(())
 }
 
-/// Replies -2 if the key does not exist, -1 if it does not expire, else what `show` makes of the
-/// time.
+/// Replies -2 if the key does not exist, -1 if the key does not expire, else the result of `show`
+/// for the time.
 fn show(
     space: &Keyspace<'_>,
     args: &[&[u8]],

@@ -19,7 +19,7 @@ use std::sync::OnceLock;
 pub enum Function {
     /// In a transaction, together with its neighbours.
     Data(DataCommand),
-    /// The same, and it runs others.
+    /// As `Data`, for commands that run other commands.
     Script(ScriptCommand),
     /// Outside of transactions.
     Local(LocalCommand),

@@ -29,7 +29,7 @@ pub fn type_of(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> D
     Ok(())
 }
 
-/// Moves a value; whether it was moved.
+/// Moves a value; returns whether the value was moved.
 fn rename_to(space: &Keyspace<'_>, args: &[&[u8]], replaces: bool) -> Result<bool, Stop> {
     let (from, to) = (args[1], args[2]);
     let entry = space.find(from)?;

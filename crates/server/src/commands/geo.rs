@@ -47,7 +47,7 @@ fn places(set: &StoredSortedSet<'_, '_>, names: &[&[u8]]) -> Result<Vec<Option<G
     Ok(scores.map(|score| score.map(GeoPlace::of_score)).collect())
 }
 
-/// The place of a member that has to be there.
+/// The place of a required member.
 pub fn place_of(set: &StoredSortedSet<'_, '_>, member: &[u8]) -> Result<GeoPlace, Stop> {
     let place = places(set, &[member])?[0];
     place.ok_or_else(|| "ERR could not decode requested zset member".into())

@@ -8,12 +8,12 @@ use crate::data::keyspace::{Keyspace, Stop};
 use crate::data::values::sorted_set::{StoredSortedSet, replace, score_bytes, sort};
 use crate::resp::reply::Reply;
 
-/// The commands by what they take.
+/// The commands by their arguments.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SearchKind {
     /// Options name the middle and the shape.
     Search,
-    /// The same, of whose results a sorted set is made.
+    /// As `Search`, with the results stored as a sorted set.
     SearchStore,
     /// A place and a radius, and whether options may store the results.
     Radius(bool),
@@ -21,11 +21,11 @@ enum SearchKind {
     RadiusByMember(bool),
 }
 
-/// What a search asks for.
+/// The request of a search.
 #[derive(Default)]
 struct Query<'a> {
     middle: Option<GeoPlace>,
-    /// The middle is a member: if it is not known, its set does not exist.
+    /// The middle is a member: without a middle, the member's set does not exist.
     is_from_member: bool,
     shape: Option<Shape>,
     /// Metres of the unit of distances.
@@ -33,13 +33,13 @@ struct Query<'a> {
     shows_distance: bool,
     shows_score: bool,
     shows_place: bool,
-    /// Any members are wanted, not the nearest ones.
+    /// Any members are wanted, not the nearest.
     any: bool,
     most: Option<usize>,
-    /// The order of distances, if they have one.
+    /// The order of distances, if any.
     descending: Option<bool>,
     store: Option<&'a [u8]>,
-    /// What is stored are distances.
+    /// Distances are stored.
     stores_distances: bool,
 }
 
@@ -66,7 +66,7 @@ impl<'a> Query<'a> {
     }
 
     fn set_member(&mut self, set: &StoredSortedSet<'_, '_>, member: &[u8]) -> Result<(), Stop> {
-        // Of a set that does not exist, what else is wrong is told first.
+        // For a missing set, other errors are told first.
         self.middle = if set.exists() { Some(place_of(set, member)?) } else { None };
         self.is_from_member = true;
         Ok(())
@@ -109,7 +109,7 @@ impl<'a> Query<'a> {
         Ok(query)
     }
 
-    /// Sets what a word without a value names, if it is one.
+    /// Sets the flag named by a word without a value, if there is one.
     fn set_flag(&mut self, kind: SearchKind, word: &[u8]) -> bool {
         let flag = match () {
             () if is(word, "WITHDIST") => &mut self.shows_distance,
@@ -131,7 +131,7 @@ impl<'a> Query<'a> {
         true
     }
 
-    /// Reads an option with the values behind it; how many those are.
+    /// Reads an option with its values; returns the number of values.
     fn read_option(
         &mut self,
         kind: SearchKind,
@@ -182,7 +182,7 @@ impl<'a> Query<'a> {
         })
     }
 
-    /// An error if options do not go together, or one is missing.
+    /// Returns an error if options do not go together, or a necessary option is missing.
     fn check(&self, kind: SearchKind, command: &[u8]) -> Result<(), Stop> {
         let name = String::from_utf8_lossy(command);
         let (searches, stores) = match kind {
@@ -211,13 +211,13 @@ impl<'a> Query<'a> {
         Err(format!("ERR {wrong}").into())
     }
 
-    /// What it finds, each with its distance in metres.
+    /// Returns the found members, each with its distance in metres.
     fn run<'t>(
         &self,
         space: &Keyspace<'_>,
         set: &StoredSortedSet<'t, '_>,
     ) -> Result<Vec<FoundPlace<'t>>, Stop> {
-        // Both are known unless there is no set.
+        // Middle and shape are known unless there is no set.
         let (Some(middle), Some(shape)) = (self.middle, self.shape) else { return Ok(Vec::new()) };
         let mut found = Vec::new();
         let enough = self.most.filter(|_| self.any).unwrap_or(usize::MAX);
@@ -241,7 +241,7 @@ impl<'a> Query<'a> {
             })?;
             space.charge(visited)?;
         }
-        // The nearest ones, if only some are wanted and not any.
+        // The nearest members, if only some are wanted and not any.
         let order = self.descending.or(self.most.filter(|_| !self.any).map(|_| false));
         match order {
             Some(false) => found.sort_by(|a, b| a.distance.total_cmp(&b.distance)),
@@ -274,7 +274,7 @@ impl<'a> Query<'a> {
     }
 }
 
-/// A member that a search has found.
+/// A member found by a search.
 struct FoundPlace<'t> {
     member: &'t [u8],
     score: f64,

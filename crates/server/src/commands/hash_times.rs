@@ -19,7 +19,7 @@ const REFUSED: i64 = 0;
 const DONE: i64 = 1;
 const REMOVED: i64 = 2;
 
-/// The fields behind FIELDS, which is to be at this place, and their number.
+/// The fields behind FIELDS, expected at place `at`, and their number.
 fn fields<'a, 'b>(
     args: &'a [&'b [u8]],
     at: usize,
@@ -37,7 +37,7 @@ fn fields<'a, 'b>(
     }
 }
 
-/// A time as a command states it.
+/// A time as stated by a command.
 #[derive(Clone, Copy)]
 struct TimeUnit {
     unit_ms: i64,
@@ -51,7 +51,7 @@ const UNIX_SECONDS: TimeUnit = TimeUnit { unit_ms: 1_000, is_relative: false };
 const UNIX_MILLISECONDS: TimeUnit = TimeUnit { unit_ms: 1, is_relative: false };
 
 impl TimeUnit {
-    /// The unit that an option names.
+    /// The unit of an option.
     fn named(option: &[u8]) -> Option<TimeUnit> {
         let units = [
             ("EX", SECONDS),
@@ -75,7 +75,7 @@ impl TimeUnit {
     }
 }
 
-/// When the time of a field is set, compared with the one that it has.
+/// Conditions for setting a field's time, compared with the field's current time.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum OnlyIf {
     Always,
@@ -96,7 +96,7 @@ impl OnlyIf {
         all.into_iter().find(|(name, _)| is(option, name)).map(|(_, only_if)| only_if)
     }
 
-    /// No time is later than all others.
+    /// A missing time is later than all others.
     fn allows(self, at: i64, before: Option<i64>) -> bool {
         match self {
             OnlyIf::Always => true,
@@ -191,7 +191,7 @@ pub fn hpersist(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> 
     Ok(())
 }
 
-/// Replies what `show` makes of the time of each field.
+/// Replies the result of `show` for the time of each field.
 fn show(
     space: &Keyspace<'_>,
     args: &[&[u8]],
@@ -236,7 +236,7 @@ pub fn hgetdel(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> D
     let entry = space.find(args[1])?;
     let hash = StoredHash::of(entry)?;
     let fields = fields(args, 2, NOT_POSITIVE)?;
-    // A field that is named twice is there the first time.
+    // Only the first occurrence of a repeated field finds the value.
     let (mut values, mut removed) = (hash.get_timed(fields)?, false);
     hash.edit_timed(fields, &mut |number, old| {
         if old.is_none() {
@@ -289,7 +289,7 @@ pub fn hgetex(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Do
     Ok(())
 }
 
-/// What becomes of the times of fields that HSETEX sets.
+/// The change of the times of fields set by HSETEX.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SetTime {
     Removed,

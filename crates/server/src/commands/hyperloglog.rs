@@ -1,4 +1,4 @@
-//! HyperLogLogs: strings that estimate how many different elements were added to them.
+//! HyperLogLogs: strings that estimate the number of different elements added.
 
 use super::{Done, lower};
 use crate::data::keyspace::{Entry, Keyspace, Stop};
@@ -11,13 +11,13 @@ impl From<Corrupt> for Stop {
     }
 }
 
-/// To look through as many bytes of runs counts as one step.
+/// Looking through this many bytes of runs counts as one step.
 const BYTES_PER_STEP: usize = 64;
 
-/// As many steps are more than a loop should wait for.
+/// More steps than a loop should wait for.
 const STEPS_OF_SELF_TEST: usize = 100_000;
 
-/// The value of a key that holds one, or nothing.
+/// The sketch of a key, or nothing.
 fn sketch(entry: &Entry<'_, '_>) -> Result<Option<Sketch>, Stop> {
     let Some(text) = entry.string()? else { return Ok(None) };
     let sketch = Sketch::of(text.whole()?.into_owned());
@@ -47,7 +47,7 @@ pub fn pfadd(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Don
     Ok(())
 }
 
-/// The estimate of one key is kept with it, so that PFCOUNT writes.
+/// The estimate of a single key is kept with the sketch, so that PFCOUNT writes.
 fn count_one(space: &Keyspace<'_>, key: &[u8]) -> Result<u64, Stop> {
     let entry = space.read(key)?;
     let Some(mut sketch) = sketch(&entry)? else { return Ok(0) };

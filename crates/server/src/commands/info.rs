@@ -1,4 +1,4 @@
-//! INFO: Redis's sections and names, and one of our own.
+//! INFO: Redis's sections and names, and a section of our own.
 
 mod memory;
 mod persistence;
@@ -21,10 +21,10 @@ use sha2::{Digest, Sha256};
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// The version of Redis whose commands and replies these are.
+/// The version of Redis with the same commands and replies.
 pub const REDIS_VERSION: &str = "7.2.0";
 
-/// How often the generations are read, if that meets conflicts.
+/// Attempts to read the generations, in case of conflicts.
 const ATTEMPTS: u32 = 8;
 
 const DEFAULT: [&str; 12] = [
@@ -42,7 +42,7 @@ const DEFAULT: [&str; 12] = [
     "hyades",
 ];
 
-/// The sections whose numbers the pages for monitoring show.
+/// The sections with the numbers on the pages for monitoring.
 pub const MONITORED: [&str; 8] =
     ["server", "clients", "memory", "persistence", "stats", "cpu", "keyspace", "hyades"];
 
@@ -57,7 +57,7 @@ pub fn info(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Res
         wanted.extend(["commandstats", "latencystats"].map(str::to_string));
     }
     let has = |name: &str| wanted.iter().any(|section| section == name);
-    // Read before the sections are written, since it needs the loop's session.
+    // Read before the sections are written, since the read needs the loop's session.
     let live = match has("keyspace") {
         true => live_generations(local.shared, local.session.as_deref_mut()),
         false => Vec::new(),
@@ -66,7 +66,7 @@ pub fn info(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Res
     Ok(())
 }
 
-/// The sections that are wanted. Those of the databases need their generations.
+/// The wanted sections. The sections of the databases need their generations.
 pub fn text(shared: &Shared, is_wanted: impl Fn(&str) -> bool, live: &[u64]) -> String {
     let mut out = String::new();
     let sections: [(&str, Section); 14] = [
@@ -116,7 +116,7 @@ fn counter(out: &mut String, name: &str, value: &AtomicU64) {
 fn server(shared: &Shared, out: &mut String) {
     let uptime = shared.started.elapsed().as_secs();
     line(out, "redis_version", REDIS_VERSION);
-    // There is no commit of Redis, and this one says which build it is.
+    // There is no commit of Redis; the build id names the build.
     line(out, "redis_git_sha1", "00000000");
     line(out, "redis_git_dirty", 0);
     line(out, "redis_build_id", build_id());
@@ -139,11 +139,11 @@ fn server(shared: &Shared, out: &mut String) {
     line(out, "executable", program.unwrap_or_default());
     let file = shared.settings.config_file().map(|file| file.display().to_string());
     line(out, "config_file", file.unwrap_or_default());
-    // Event loops read, run and write: no thread does a part of that for another.
+    // Event loops read, run and write: no thread does a part of another thread's work.
     line(out, "io_threads_active", 0);
 }
 
-/// A number of this build: of its version, system and processor.
+/// A number of the build: of its version, system and processor.
 fn build_id() -> String {
     let parts = [env!("CARGO_PKG_VERSION"), std::env::consts::OS, std::env::consts::ARCH];
     let digest = Sha256::digest(parts.join(" ").as_bytes());
@@ -168,10 +168,10 @@ fn clients(shared: &Shared, out: &mut String) {
 }
 
 /// Processor time in seconds of a process or thread, by the name of its file `stat`: in the system,
-/// in the program, and both of its children that have ended. As exact as a tick of the system.
+/// in the program, and both times of its ended children. As exact as a tick of the system.
 fn processor_seconds(file: &str) -> [f64; 4] {
     let stat = std::fs::read_to_string(file).unwrap_or_default();
-    // The name of the program, which may have blanks, stands in parentheses.
+    // The name of the program, perhaps with blanks, stands in parentheses.
     let mut fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace().skip(11);
     let per_second = rustix::param::clock_ticks_per_second().max(1) as f64;
     let mut next = || {
@@ -232,8 +232,8 @@ fn errorstats(shared: &Shared, out: &mut String) {
     }
 }
 
-/// The generations of the databases: none before the database is open, or if they are flushed all
-/// the time. The counts beside them are not exact either, so nothing waits for the disk.
+/// The generations of the databases: none before the database is open, or if databases are flushed
+/// all the time. The counts beside them are not exact either, so nothing waits for the disk.
 pub fn live_generations(shared: &Shared, session: Option<&mut Session>) -> Vec<u64> {
     let databases = shared.settings.databases();
     let (Some(opened), Some(session)) = (shared.store.opened.get(), session) else {
@@ -248,7 +248,7 @@ pub fn live_generations(shared: &Shared, session: Option<&mut Session>) -> Vec<u
     Vec::new()
 }
 
-/// The databases that have keys: their numbers, their keys, and those of them that expire.
+/// The databases with keys: their numbers, their keys, and their keys with an expiry.
 pub fn databases_with_keys(shared: &Shared, live: &[u64]) -> Vec<(usize, i64, i64)> {
     let all = live.iter().enumerate().map(|(number, generation)| {
         let (keys, expiring) = shared.store.counts.of(*generation);

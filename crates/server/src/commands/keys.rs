@@ -1,6 +1,6 @@
 //! Commands that walk over keys. KEYS runs as a job, on a snapshot: event loops go on meanwhile,
-//! and what is replied is on disk; in a script it is part of the transaction. SCAN and RANDOMKEY
-//! take steps of a bounded size, in a transaction.
+//! and the replied keys are on disk; in a script KEYS is part of the transaction. SCAN and
+//! RANDOMKEY take steps of a bounded size, in a transaction.
 
 use super::{Done, Job, Local, SYNTAX, Stop, integer, is};
 use crate::base::glob;
@@ -17,7 +17,7 @@ const KEY: Column<[u8]> = Column::at(1);
 const HEAD: Column<u64> = Column::at(2);
 const WITHOUT_BODY: Columns = Columns::of(&[0, 1, 2]);
 
-/// Visits the keys of a database that have not expired.
+/// Visits the unexpired keys of a database.
 fn for_each_key(
     shared: &Shared,
     database: u32,
@@ -62,15 +62,15 @@ fn job(run: impl FnOnce(&Shared, &mut Reply<'_>) -> Result<(), Error> + Send + '
     })
 }
 
-/// Bytes of a string in a reply beside its own, at least.
+/// Bytes of a string in a reply beside the string itself, at least.
 const HEAD_BYTES: usize = "$1\r\n\r\n".len();
 
-/// Keys that are to be replied, one behind the other: no more than tell that they are too many.
+/// Keys to be replied, one behind the other: at most enough to show an excess.
 struct FoundKeys {
     names: Vec<u8>,
     /// Where each name ends.
     ends: Vec<usize>,
-    /// What the reply has room for.
+    /// Bytes for which the reply has room.
     room: usize,
 }
 
@@ -131,18 +131,18 @@ pub fn keys_in_transaction(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Rep
     }
 }
 
-/// Places that RANDOMKEY looks at in search of a key, and keys of which it then takes one. As in
-/// Redis a key is the likelier the fewer are near it.
+/// Places at which RANDOMKEY looks for a key, and keys among which RANDOMKEY chooses. As in Redis,
+/// a key is likelier the fewer keys are near.
 const RANDOM_PLACES: usize = 32;
 const RANDOM_KEYS: usize = 16;
 
-/// A cursor of a walk is below this.
+/// An exclusive bound of a walk's cursor.
 const CURSORS: u64 = 1 << 52;
 
 pub fn randomkey(space: &Keyspace<'_>, _: &[&[u8]], reply: &mut Reply<'_>) -> Done {
     let random = |below: u64| fastrand::u64(0..below);
     if space.count_keys() == 0 {
-        // It is counted after each commit, and may be wrong for a moment.
+        // The count is updated after each commit, and may be wrong for a moment.
         return some_key(space, 0, reply);
     }
     for _ in 0..RANDOM_PLACES {
@@ -155,9 +155,8 @@ pub fn randomkey(space: &Keyspace<'_>, _: &[&[u8]], reply: &mut Reply<'_>) -> Do
     some_key(space, random(CURSORS), reply)
 }
 
-/// Keys that a step from this cursor finds, each once. Where it reaches the end, it goes on at the
-/// beginning: otherwise the first keys would hardly ever be among them, and the last alone too
-/// often.
+/// The keys of a step from `begin`, each once. At the end the step goes on at the beginning:
+/// otherwise the first keys would hardly ever be found, and the last key alone too often.
 fn keys_from<'t>(space: &Keyspace<'t>, begin: u64, count: usize) -> Result<Vec<&'t [u8]>, Stop> {
     let mut found = Vec::new();
     let next = space.walk(begin, count, |key, _| found.push(key))?;
@@ -172,7 +171,7 @@ fn keys_from<'t>(space: &Keyspace<'t>, begin: u64, count: usize) -> Result<Vec<&
     Ok(found)
 }
 
-/// Replies the first key that a walk from here finds, which goes round once.
+/// Replies the first key of a walk from `begin`, which goes round once.
 fn some_key(space: &Keyspace<'_>, begin: u64, reply: &mut Reply<'_>) -> Done {
     for (mut cursor, end) in [(begin, CURSORS), (0, begin)] {
         while cursor < end {
@@ -192,8 +191,8 @@ fn some_key(space: &Keyspace<'_>, begin: u64, reply: &mut Reply<'_>) -> Done {
     Ok(())
 }
 
-/// What SCAN has found is read in its transaction, so it waits for the disk as any read does. A key
-/// that exists from the first call to the last is returned exactly once, or after a restart at
+/// The keys of SCAN are read in its transaction, so the reply waits for the disk like any read. A
+/// key that exists from the first call to the last is returned exactly once, or after a restart at
 /// least once.
 pub fn scan(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
     let from = integer(args[1]).ok().and_then(|from| u64::try_from(from).ok());
@@ -229,7 +228,7 @@ pub fn scan(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done
 mod tests {
     use super::*;
 
-    /// However many keys there are: those that cannot be replied take no memory.
+    /// However many keys there are: keys beyond the room of the reply take no memory.
     #[test]
     fn keys_are_kept_until_they_are_too_many() {
         for (length, room) in [(0, 100), (1, 100), (10, 100), (10, 1_000), (99, 100), (200, 100)] {

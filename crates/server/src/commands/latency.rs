@@ -1,4 +1,4 @@
-//! LATENCY: events, which are commands that took as long as `latency-monitor-threshold` says, and
+//! LATENCY: events, which are commands at least as long as `latency-monitor-threshold`, and
 //! histograms of the times of all commands.
 
 use super::{Done, Local, help, is, latency_text, unknown_subcommand};
@@ -73,7 +73,7 @@ fn latest(local: &Local<'_>, reply: &mut Reply<'_>) {
     }
 }
 
-/// Those of these commands with all of their subcommands, or of all commands.
+/// The histograms of the named commands with all their subcommands, or of all commands.
 fn histograms(stats: &CommandStats, names: &[&[u8]], reply: &mut Reply<'_>) {
     let is_meant = |name: &str| match names {
         [] => true,
@@ -95,7 +95,7 @@ fn histograms(stats: &CommandStats, names: &[&[u8]], reply: &mut Reply<'_>) {
         reply.bulk(name.as_bytes());
         reply.map(2);
         reply.bulk(b"calls");
-        // Calls may be added meanwhile: these are the ones below.
+        // Calls may be added meanwhile: the number counts the calls below.
         reply.integer(doublings.last().map_or(0, |(_, count)| *count) as i64);
         reply.bulk(b"histogram_usec");
         reply.map(doublings.len());

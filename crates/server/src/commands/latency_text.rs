@@ -1,4 +1,4 @@
-//! What LATENCY says in words and pictures.
+//! The words and pictures of LATENCY.
 
 use crate::state::latency_events::{LatencySample, LatencySeries};
 use std::fmt::Write;
@@ -9,7 +9,7 @@ const COLUMNS: usize = 80;
 /// Rows of the picture.
 const ROWS: u64 = 4;
 
-/// What stands for the lower, the middle and the upper third of a row.
+/// Signs of the lower, the middle and the upper third of a row.
 const THIRDS: [char; 3] = ['_', 'o', '#'];
 
 /// How long ago, in a few characters.
@@ -22,8 +22,8 @@ fn ago(seconds: u64) -> String {
     }
 }
 
-/// A picture of the times of an event: a column for each second in which it has happened, and below
-/// it, from top to bottom, how long ago that was.
+/// A picture of the times of an event: a column for each second with an event, and below the
+/// column, from top to bottom, the age of the event.
 pub fn graph(event: &str, series: &LatencySeries, now_seconds: u64) -> String {
     let samples: Vec<LatencySample> = series.samples.iter().copied().collect();
     let times = || samples.iter().map(|sample| sample.ms);
@@ -68,7 +68,7 @@ fn push_line(out: &mut String, line: impl Iterator<Item = char>) {
     out.push('\n');
 }
 
-/// What can be said of the events that have happened. `threshold_ms` is 0 if none is recorded.
+/// Advice on the recorded events. `threshold_ms` is 0 if events are not recorded.
 pub fn doctor(events: &[(&'static str, LatencySeries)], threshold_ms: u64) -> String {
     const OTHERWISE: &str = "LATENCY HISTOGRAM shows how long all commands ran, SLOWLOG GET the \
                              slow ones, INFO hyades conflicts and how far the log is behind; \
@@ -120,7 +120,7 @@ mod tests {
         assert_eq!(lines[1], "-".repeat(80));
         assert_eq!(lines[2..6], ["  #", "  |", "  |#", "_o||"]);
         assert_eq!(lines[6..], ["", "3111", "mm0s", "  s"]);
-        // One sample, and times at the end of the range.
+        // A single sample, and times at the end of the range.
         let text = graph("command", &series(&[(7, u64::MAX)]), 7 + 86_400);
         assert!(text.ends_with("\n\n\n\n_\n\n1\nd\n"), "{text}");
         let text = graph("command", &series(&[(7, 0), (8, u64::MAX)]), 0);

@@ -108,7 +108,7 @@ fn lengths(a: &[u8], b: &[u8]) -> Vec<u32> {
     table
 }
 
-/// The subsequence, and the ranges that it consists of from the last to the first.
+/// The subsequence, and its ranges from the last to the first.
 fn trace(a: &[u8], b: &[u8], lengths: &[u32]) -> (Vec<u8>, Vec<Match>) {
     let width = b.len() + 1;
     let (mut i, mut j) = (a.len(), b.len());

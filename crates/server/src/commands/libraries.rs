@@ -16,7 +16,7 @@ use std::collections::HashSet;
 /// The longest library in bytes.
 const LONGEST_LIBRARY: usize = 1 << 20;
 
-/// Most bytes of libraries that FUNCTION RESTORE reads.
+/// Most bytes of libraries read by FUNCTION RESTORE.
 const MOST_RESTORED: usize = 64 << 20;
 
 fn call(
@@ -192,7 +192,7 @@ fn stats(space: &Keyspace<'_>, caller: &Caller<'_>, reply: &mut Reply<'_>) -> Do
     Ok(())
 }
 
-/// What FUNCTION RESTORE does with the libraries that there are.
+/// The treatment of existing libraries by FUNCTION RESTORE.
 fn restore(
     (space, caller): (&Keyspace<'_>, &Caller<'_>),
     payload: &[u8],

@@ -8,7 +8,7 @@ use crate::data::long_list::End;
 use crate::data::values::list::StoredList;
 use crate::resp::reply::Reply;
 
-/// The place of an element; negative ones count from the end.
+/// The place of an element; negative places count from the end.
 fn place(length: usize, at: i64) -> Option<usize> {
     let at = if at < 0 { at.checked_add(length as i64)? } else { at };
     usize::try_from(at).ok().filter(|at| *at < length)

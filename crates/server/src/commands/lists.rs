@@ -70,8 +70,8 @@ pub fn rpop(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done
     pop(space, args, reply, End::Right)
 }
 
-/// The places of a list of this length from `from` to `to`, which count from the end if negative.
-/// An end before the first element leaves nothing; in a string it is the first byte.
+/// The places of a list with `length` elements from `from` to `to`, which count from the end if
+/// negative. An end before the first element leaves nothing; in a string it is the first byte.
 pub fn part(length: usize, from: i64, to: i64) -> std::ops::Range<usize> {
     let length = length as i64;
     let to = if to < 0 { to.saturating_add(length) } else { to };

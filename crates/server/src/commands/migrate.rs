@@ -1,17 +1,17 @@
-//! MIGRATE: sends keys to another server, and removes them here once that has them.
+//! MIGRATE: sends keys to another server, and removes them here once the other server has them.
 //!
 //! A thread of its own waits for the other server, the *target*. No event loop does, so clients go
-//! on, and may write the keys that are being sent. Hence three steps:
+//! on, and may write the keys during the send. Hence three steps:
 //!
-//! 1. A transaction reads the keys. Nothing is sent before all that it has read is on disk.
+//! 1. A transaction reads the keys. Nothing is sent before all data read is on disk.
 //! 2. The target is sent a RESTORE for each key, and replies to each.
-//! 3. A transaction removes the keys to which the target has replied OK, but for those that were
-//!    written here since the first step. The client has its reply once that is on disk.
+//! 3. A transaction removes the keys to which the target has replied OK, except keys written here
+//!    since the first step. The client has its reply once the removal is on disk.
 //!
-//! Invariant: what is removed here is what the target has said that it has. So whatever ends in
-//! between, this server, the target or the connection: a value is here, or there, or at both. What
-//! a target says counts only as long as it replies once to each request: otherwise an OK may be
-//! that to another one, and nothing is removed.
+//! Invariant: only keys acknowledged by the target are removed here. So whatever ends in between,
+//! this server, the target or the connection: a value is here, or there, or at both. A target's
+//! replies count only while there is exactly one to each request: otherwise an OK may belong to
+//! another request, and nothing is removed.
 
 use super::collections::distinct;
 use super::{Done, Job, Local, SYNTAX, dump, integer, is};
@@ -31,46 +31,46 @@ use sha2::{Digest, Sha256};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The time that a step may take if the client names none.
+/// The time for a step if the client names none.
 const USUAL_TIME: Duration = Duration::from_secs(1);
 
-/// The longest time that it may name; beyond that it is taken for this.
+/// The longest time that the client may name; longer times are reduced to this bound.
 const LONGEST_TIME: Duration = Duration::from_secs(86_400);
 
 /// After this many keys, or bytes of values, the replies are read, so that neither side waits until
-/// the other one has read what was sent.
+/// the other side has read.
 const BATCH_KEYS: usize = 64;
 const BATCH_BYTES: usize = 1 << 20;
 
-/// A longer value is not copied to be sent.
+/// A longer value is not copied for the send.
 const LONG_VALUE: usize = 64 << 10;
 
-/// What a client asks for.
+/// The request of a client.
 struct Migration {
     client: Arc<ClientEntry>,
     target: TargetName,
-    /// The arguments of AUTH there.
+    /// The arguments of AUTH at the target.
     credentials: Option<Vec<Vec<u8>>>,
-    /// The number of the database there.
+    /// The number of the database at the target.
     to: i64,
     /// The number of the database here.
     from: u32,
     keys: Vec<Vec<u8>>,
     /// The keys stay here.
     copies: bool,
-    /// They take the place of others there.
+    /// The keys replace existing keys of the target.
     replaces: bool,
     /// How long each step may take.
     time: Duration,
 }
 
-/// A key that is sent.
+/// A key to be sent.
 struct SentKey {
     key: Vec<u8>,
-    /// Its value, until the target has it.
+    /// The value, until the target has it.
     payload: Vec<u8>,
     expires: Option<i64>,
-    /// Its last write when it was read.
+    /// The key's last write at the time of the read.
     seen: (u64, u64),
     /// The hash of the payload, if the value may change without a write of the key's row.
     digest: Option<[u8; 32]>,
@@ -78,12 +78,12 @@ struct SentKey {
     is_taken: bool,
 }
 
-/// What has come of sending keys.
+/// The result of sending keys.
 #[derive(Default)]
 struct SentKeys {
-    /// The target has replied to something.
+    /// The target has replied to a request.
     has_reply: bool,
-    /// The first error that it has replied.
+    /// The target's first error.
     error: Option<String>,
     failure: Option<TargetFailure>,
 }
@@ -108,7 +108,7 @@ struct MigrateOptions<'a> {
     copies: bool,
     replaces: bool,
     credentials: Option<&'a [&'a [u8]]>,
-    /// Those behind KEYS.
+    /// The keys behind KEYS.
     keys: Option<&'a [&'a [u8]]>,
 }
 
@@ -142,7 +142,7 @@ fn read_options<'a>(args: &'a [&'a [u8]]) -> Result<MigrateOptions<'a>, Stop> {
     Ok(options)
 }
 
-/// The hash of credentials. Their lengths are part of it: two words are not one.
+/// The hash of credentials. Their lengths are part of the hash: two words differ from one.
 fn hash_of(credentials: &[&[u8]]) -> [u8; 32] {
     let mut hash = Sha256::new();
     for word in credentials {
@@ -187,8 +187,8 @@ impl Migration {
         })
     }
 
-    /// Does it, and returns what is replied in place of an error. `end` gets the ticket of what
-    /// that tells of, and messages.
+    /// Migrates the keys, and returns the reply if there is no error. `end` gets the ticket of the
+    /// reply's transaction, and messages.
     fn run(&self, shared: &Shared, end: &mut RunEnd) -> Result<&'static str, String> {
         let mut keys = self.find(shared, end)?;
         if keys.is_empty() {
@@ -202,7 +202,7 @@ impl Migration {
         let told = error.map(|error| format!("ERR Target instance replied with error: {error}"));
         let failed = failure.map(|failure| failure.text().to_string());
         let error = match failure {
-            // The error may be none of this target.
+            // The error may belong to another target.
             Some(TargetFailure::Foreign) => failed,
             _ => told.or(failed),
         };
@@ -239,7 +239,7 @@ impl Migration {
         Ok((value, ticket))
     }
 
-    /// Reads those of the keys that exist. What is returned is on disk.
+    /// Reads the existing keys. The returned data is on disk.
     fn find(&self, shared: &Shared, end: &mut RunEnd) -> Result<Vec<SentKey>, String> {
         let (found, ticket) = self.transact(shared, end, |space| {
             let mut found = Vec::new();
@@ -266,7 +266,7 @@ impl Migration {
         Ok(found)
     }
 
-    /// Sends keys over a connection that is kept, or over a new one.
+    /// Sends keys over a kept connection, or over a new one.
     fn send_all(&self, shared: &Shared, keys: &mut [SentKey]) -> SentKeys {
         let patience = TargetPatience {
             stop: &shared.stop_signal,
@@ -290,7 +290,8 @@ impl Migration {
                     shared.wiring.targets.keep(self.target.clone(), target, Instant::now());
                 }
                 Ok(_) => {}
-                // The target had closed it. Nothing was done there, or it is done again.
+                // The target had closed the connection. Nothing was done there, or it is done
+                // again.
                 Err(failure) if was_kept && !done.has_reply && failure.may_be_stale() => continue,
                 Err(failure) => done.failure = Some(failure),
             }
@@ -324,16 +325,16 @@ impl Migration {
             }
             rest = behind;
         }
-        // A reply too many may be an earlier one.
+        // A surplus reply may belong to an earlier request.
         match target.check_step() {
             Err(TargetFailure::Foreign) => Err(TargetFailure::Foreign),
-            // It may be closed now.
+            // The connection may be closed now.
             _ => Ok(()),
         }
     }
 
-    /// Logs in and chooses the database; whether the target lets it. Nothing else is sent before
-    /// that is replied: it would be done as another user, or in another database.
+    /// Logs in and chooses the database; returns whether the target agrees. Nothing else is sent
+    /// before the reply: other requests would run as another user, or in another database.
     fn prepare(
         &self,
         target: &mut MigrationTarget,
@@ -356,8 +357,8 @@ impl Migration {
         Ok(true)
     }
 
-    /// Sends a batch, but for keys that have expired meanwhile. Returns the places of those that
-    /// were sent, in their order.
+    /// Sends a batch, except keys that have expired meanwhile. Returns the places of the sent keys,
+    /// in their order.
     fn send_batch(
         &self,
         target: &mut MigrationTarget,
@@ -393,8 +394,8 @@ impl Migration {
         Ok(sent)
     }
 
-    /// Removes the keys that the target has, but for those that were written since they were read.
-    /// Returns the number of these.
+    /// Removes the keys that the target has, except keys written since the read. Returns the number
+    /// of written keys.
     fn remove(&self, shared: &Shared, keys: &[SentKey], end: &mut RunEnd) -> Result<usize, String> {
         if !keys.iter().any(|key| key.is_taken) {
             return Ok(0);
@@ -415,7 +416,7 @@ impl Migration {
 }
 
 impl SentKey {
-    /// Whether it has the value and the time of expiry here that were sent.
+    /// Whether the key still has the sent value and time of expiry here.
     fn is_unchanged(&self, space: &Keyspace<'_>) -> Result<bool, Stop> {
         if space.write_of(&self.key)? != Some(self.seen) {
             return Ok(false);
@@ -427,14 +428,14 @@ impl SentKey {
         Ok(now == digest)
     }
 
-    /// Whether it is not there any more since its time has passed.
+    /// Whether the key has expired and is not there any more.
     fn has_expired(&self, space: &Keyspace<'_>) -> Result<bool, Stop> {
         let is_due = self.expires.is_some_and(|at| at <= space.now_ms());
         Ok(is_due && !space.find_head(&self.key)?.exists())
     }
 }
 
-/// The number of keys that are sent before the replies are read: at least one.
+/// The number of keys sent before the replies are read: at least one.
 fn batch_length(keys: &[SentKey]) -> usize {
     let mut bytes = 0;
     let is_more = |key: &&SentKey| {

@@ -77,10 +77,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Runs inside a transaction, perhaps several times: it has no effect but on its keys.
+/// Runs inside a transaction, perhaps several times: the only effect is on the command's keys.
 pub type DataCommand = fn(&Keyspace<'_>, &[&[u8]], &mut Reply<'_>) -> Result<(), Stop>;
 
-/// The same, for commands that run others on behalf of their client.
+/// As `DataCommand`, for commands that run further commands on behalf of their client.
 pub type ScriptCommand =
     fn(&Keyspace<'_>, &Caller<'_>, &[&[u8]], &mut Reply<'_>) -> Result<(), Stop>;
 
@@ -90,7 +90,7 @@ pub type LocalCommand = fn(&mut Local<'_>, &[&[u8]], &mut Reply<'_>) -> Result<(
 /// Appends the reply of a job.
 type JobBody = Box<dyn FnOnce(&Arc<Shared>, &mut Reply<'_>) -> RunEnd + Send>;
 
-/// Where a job runs: jobs wait for others of their lane alone.
+/// Where a job runs: jobs wait only for jobs of their own lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
     /// [`Job::new`] and [`Job::transaction`].
@@ -107,30 +107,30 @@ pub enum Lane {
     Scripts,
 }
 
-/// Work that would hold up an event loop. It appends the reply.
+/// Work that would hold up an event loop. The job appends the reply.
 pub struct Job {
     body: JobBody,
-    /// The thread that runs it.
+    /// The lane that runs the job.
     pub lane: Lane,
-    /// Most bytes that may wait for its client; 0: any number.
+    /// Most bytes waiting for the client; 0: any number.
     pub most: u64,
-    /// Its reply is dropped.
+    /// The reply is dropped.
     pub is_silent: bool,
 }
 
-/// What a job has replied.
+/// The results of a job.
 #[derive(Default)]
 pub struct JobReply {
     /// The reply; empty if the client gets none.
     pub bytes: Vec<u8>,
-    /// What else there is.
+    /// The results beside the reply.
     pub end: RunEnd,
-    /// The reply would have been longer than what may wait for the client.
+    /// The reply would have been longer than the bound of the client's output.
     pub is_over_limit: bool,
 }
 
 impl Job {
-    /// Work of a time that the data bounds.
+    /// Work of a time bounded by the data.
     pub fn new(body: impl FnOnce(&Arc<Shared>, &mut Reply<'_>) + Send + 'static) -> Job {
         Job::transaction(move |shared, reply| {
             body(shared, reply);
@@ -138,14 +138,14 @@ impl Job {
         })
     }
 
-    /// A transaction, whose reply waits until it is acknowledged. No thread waits meanwhile.
+    /// A transaction, whose reply waits for the acknowledgement. No thread waits meanwhile.
     pub fn transaction(
         body: impl FnOnce(&Arc<Shared>, &mut Reply<'_>) -> RunEnd + Send + 'static,
     ) -> Job {
         Job { body: Box::new(body), lane: Lane::Data, most: 0, is_silent: false }
     }
 
-    /// Work that takes as long as all data is: a checkpoint or a copy, which exclude each other.
+    /// Work in time proportional to all data: a checkpoint or a copy, which exclude each other.
     pub fn long(body: impl FnOnce(&Arc<Shared>, &mut Reply<'_>) + Send + 'static) -> Job {
         Job { lane: Lane::Long, ..Job::new(body) }
     }
@@ -162,24 +162,24 @@ impl Job {
         Job { lane: Lane::Unbounded, ..Job::transaction(body) }
     }
 
-    /// Work that waits for another server, with the transaction that its reply tells of.
+    /// Work that waits for another server, with the transaction of the reply.
     pub fn on_network(
         body: impl FnOnce(&Arc<Shared>, &mut Reply<'_>) -> RunEnd + Send + 'static,
     ) -> Job {
         Job { lane: Lane::Network, ..Job::transaction(body) }
     }
 
-    /// The same, whose reply may be dropped.
+    /// The same job, with its reply dropped if `is_silent`.
     pub fn silent_if(self, is_silent: bool) -> Job {
         Job { is_silent, ..self }
     }
 
-    /// The same on another thread.
+    /// The same job in another lane.
     pub fn in_lane(self, lane: Lane) -> Job {
         Job { lane, ..self }
     }
 
-    /// Runs it.
+    /// Runs the job.
     pub fn run(self, shared: &Arc<Shared>, resp3: bool) -> JobReply {
         let mut bytes = Vec::new();
         let mut reply = Reply::limited(&mut bytes, resp3, self.most);
@@ -197,36 +197,36 @@ impl Job {
     }
 }
 
-/// The client whose transaction runs.
+/// The client of the running transaction.
 pub struct Caller<'a> {
     /// The server.
     pub shared: &'a Arc<Shared>,
     /// The client.
     pub client: &'a Arc<ClientEntry>,
-    /// Its user.
+    /// The client's user.
     pub login: &'a Login,
-    /// Whether an error undoes all that its transaction has done.
+    /// Whether an error undoes the client's whole transaction.
     pub rolls_back: bool,
-    /// What is told of commands that others have run.
+    /// Notices of commands run by other commands.
     pub notices: RefCell<Notices>,
-    /// What clients that monitor are told of these commands.
+    /// The lines about these commands for monitoring clients.
     pub lines: RefCell<Vec<MonitorLine>>,
-    /// The keys that the command reads which runs are remembered for its client, which tracks.
+    /// The keys read by the running command are remembered for its tracking client.
     pub remembers: Cell<bool>,
-    /// No event loop runs it: keys that are remembered are kept here as well.
+    /// No event loop runs the command: remembered keys are kept here as well.
     pub read_elsewhere: Option<RefCell<BTreeSet<Vec<u8>>>>,
-    /// Why a script of the transaction was ended: it is not run again.
+    /// Why a script of the transaction was ended: the script is not run again.
     pub ended: RefCell<Option<String>>,
 }
 
-/// Most commands of a script that clients which monitor are told.
+/// Most commands of a script told to monitoring clients.
 const MOST_LINES: usize = 10_000;
 
-/// The longest of them in bytes.
+/// The longest line of a script's command, in bytes.
 const LONGEST_LINE: usize = 4 << 10;
 
 impl<'a> Caller<'a> {
-    /// A client.
+    /// Makes the caller of a client.
     pub fn new(
         shared: &'a Arc<Shared>,
         client: &'a Arc<ClientEntry>,
@@ -247,8 +247,8 @@ impl<'a> Caller<'a> {
         }
     }
 
-    /// Forgets what the commands of a script would tell others: the script was taken back, or its
-    /// transaction runs again.
+    /// Forgets the notices of a script's commands: the script was taken back, or its transaction
+    /// runs again.
     pub fn forget(&self) {
         self.notices.borrow_mut().clear();
         self.lines.borrow_mut().clear();
@@ -259,8 +259,8 @@ impl<'a> Caller<'a> {
         note_in(self.shared, (login, self.client), args, denied, false);
     }
 
-    /// Keeps what clients that monitor are told of a command that a script has run. Beyond
-    /// [`MOST_LINES`] they are not told.
+    /// Keeps the line about a script's command for monitoring clients. Beyond [`MOST_LINES`] the
+    /// clients are not told.
     #[cold]
     pub fn note_line(&self, database: u32, args: &[&[u8]]) {
         let mut lines = self.lines.borrow_mut();
@@ -270,12 +270,12 @@ impl<'a> Caller<'a> {
         }
     }
 
-    /// Notes what a command has written that another one has run.
+    /// Notes the writes of a command run by another command.
     pub fn note_written(&self, context: &Context<'_>, place: usize, args: &[&[u8]]) {
         self.notices.borrow_mut().note(context, &catalogue::all()[place], args);
     }
 
-    /// Remembers the keys of a command that is about to read them, if its client wants that.
+    /// Remembers the keys of a command about to read them, if the client tracks the command.
     #[inline]
     pub fn remember(&self, place: usize, args: &[&[u8]]) {
         if self.remembers.get() {
@@ -297,21 +297,21 @@ impl<'a> Caller<'a> {
     }
 }
 
-/// What a command outside of transactions works on.
+/// The context of a command outside of transactions.
 pub struct Local<'a> {
-    /// Its client.
+    /// The client.
     pub client: &'a mut Client,
-    /// The order of its client's transactions. A job that runs some has a copy, and returns it.
+    /// The order of the client's transactions. A job with transactions has a copy, and returns it.
     pub order: &'a SessionOrder,
     /// The server.
     pub shared: &'a Arc<Shared>,
     /// The time in milliseconds since 1970.
     pub now_ms: i64,
-    /// Set by a command whose reply a job appends.
+    /// Set by a command that leaves its reply to a job.
     pub job: &'a mut Option<Job>,
     /// `None` while the database is being opened, and in EXEC.
     pub session: Option<&'a mut Session>,
-    /// It is one of the commands of EXEC.
+    /// The command is part of an EXEC.
     pub is_in_exec: bool,
 }
 
@@ -342,8 +342,8 @@ fn wrong_arity(name: &str) -> Stop {
     format!("ERR wrong number of arguments for '{name}' command").into()
 }
 
-/// The error of a request of a container command, such as CLIENT, that has no subcommand of this
-/// name; `None` of all others. Redis replies it before it looks at what the client may run.
+/// The error of a request of a container command, such as CLIENT, without a subcommand of the given
+/// name; `None` otherwise. Redis checks the subcommand before the client's rights.
 pub fn no_such_subcommand(args: &[&[u8]]) -> Option<String> {
     let named = &names::all()[names::of_request(args)?];
     let given = args.get(1).filter(|_| named.is_container)?;
@@ -355,8 +355,8 @@ fn subcommand_error(what: &str, command: &str, given: &[u8]) -> String {
     format!("ERR {what} '{given}'. Try {} HELP.", command.to_uppercase())
 }
 
-/// The error of a container command, such as CLIENT, with a subcommand that is unknown, or whose
-/// arguments are too many or too few.
+/// The error of a container command, such as CLIENT, with an unknown subcommand, or with too many
+/// or too few arguments.
 fn unknown_subcommand(command: &str, given: &[u8]) -> Stop {
     let name = format!("{command}|{}", lower(given));
     let known = names::find(name.as_bytes()).map(|at| &names::all()[at]);

@@ -54,7 +54,7 @@ pub fn incrbyfloat(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) 
     Ok(())
 }
 
-/// The error of a bit that lies outside of each string that a client may build.
+/// The error of a bit outside of each string that a client may build.
 pub const OUT_OF_RANGE: &str = "ERR bit offset is not an integer or out of range";
 
 /// The offset of a bit.
@@ -89,7 +89,7 @@ pub fn setbit(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Do
     Ok(())
 }
 
-/// Reads an integer that may not be negative.
+/// Reads a non-negative integer.
 pub fn unsigned(text: &[u8]) -> Result<usize, Stop> {
     usize::try_from(integer(text)?).map_err(|_| NOT_AN_INTEGER.into())
 }

@@ -26,7 +26,8 @@ pub fn bgsave(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> D
         [word] if is(word, "SCHEDULE") => true,
         _ => return Err(SYNTAX.into()),
     };
-    // In EXEC it is said to follow, as in Redis: it begins when the transaction has committed.
+    // In EXEC the save is said to follow, as in Redis: it begins when the transaction has
+    // committed.
     let follows = may_follow || local.is_in_exec;
     match local.shared.store.saves.begin_in_background(SaveKind::Save, follows) {
         Some(Begun::Started) if !local.is_in_exec => reply.simple("Background saving started"),

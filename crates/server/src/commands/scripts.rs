@@ -1,5 +1,6 @@
 //! EVAL, EVALSHA and SCRIPT. A script is a transaction over the functions of the other commands: on
-//! any keys, with all else that runs, again after a conflict, and on disk before its reply.
+//! any keys, concurrent with other transactions, again after a conflict, and on disk before its
+//! reply.
 
 mod host;
 
@@ -39,7 +40,7 @@ fn parse(sha: Sha, text: &[u8]) -> Result<KnownScript, Stop> {
 /// Some of the arguments of a command.
 pub(super) type Words<'a> = &'a [&'a [u8]];
 
-/// KEYS and ARGV behind the number of keys; the text is the error if that is no number.
+/// KEYS and ARGV behind the number of keys; the text is the error for an invalid number.
 pub(super) fn split_arguments<'a>(
     args: &'a [&'a [u8]],
     not_a_number: &'static str,
@@ -76,21 +77,21 @@ fn run(
     })
 }
 
-/// What is run in a bounded time.
+/// A script or a function to be run in a bounded time.
 pub(super) struct LimitedRun<'a> {
-    /// As errors name it.
+    /// The name in errors.
     pub name: &'a dyn Display,
-    /// The name of a function; none of a script.
+    /// The name of a function; `None` for a script.
     pub function: Option<&'a [u8]>,
-    /// What it says of itself.
+    /// The flags of the script or function.
     pub flags: Flags,
-    /// Whether its command forbids to write.
+    /// Whether the command forbids writes.
     pub is_read_only: bool,
-    /// The command that ends it.
+    /// The command that ends the run.
     pub killed_by: &'a str,
 }
 
-/// Runs a script or a function in a bounded time: on an event loop in that of a slice.
+/// Runs a script or a function in a bounded time: on an event loop in the time of a slice.
 pub(super) fn limited(
     (space, caller): (&Keyspace<'_>, &Caller<'_>),
     what: &LimitedRun<'_>,
@@ -98,7 +99,7 @@ pub(super) fn limited(
     reply: &mut Reply<'_>,
     run: impl FnOnce(&ScriptLimits, &dyn Host, &mut Reply<'_>) -> Result<(), ScriptEnd>,
 ) -> Done {
-    // What was ended would only run as long again.
+    // An ended script would only run as long again.
     if let Some(text) = caller.ended.borrow().as_ref() {
         return Err(Stop::Error(text.clone().into()));
     }

@@ -18,7 +18,7 @@ pub fn time(_: &mut Local<'_>, _: &[&[u8]], reply: &mut Reply<'_>) -> Done {
     Ok(())
 }
 
-/// There is nothing to save: each reply that was sent is on disk.
+/// There is nothing to save: each sent reply is on disk.
 pub fn shutdown(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
     let is_known = |arg: &&[u8]| ["NOSAVE", "SAVE", "NOW", "FORCE"].iter().any(|w| is(arg, w));
     let is_both =
@@ -51,8 +51,8 @@ pub fn wait(_: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
     Ok(())
 }
 
-/// Its reply leaves when all that the client was told before, or is to be told, is on disk here;
-/// there are no replicas to wait for.
+/// The reply leaves when everything that the client was told before, or is to be told, is on disk
+/// here; there are no replicas to wait for.
 pub fn waitaof(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
     let is_local = super::integer(args[1])?;
     if !(0..=1).contains(&is_local) {
@@ -79,7 +79,7 @@ pub fn durability(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) 
         [name] => {
             client.durability = Durability::named(name)
                 .ok_or("ERR choose ack (replies are sent when they are on disk), 1s or none")?;
-            // So this OK says that all before it is on disk.
+            // So the OK says that everything before it is on disk.
             client.waits_for_disk = client.durability == Durability::Acknowledged;
             reply.ok();
         }
@@ -88,7 +88,7 @@ pub fn durability(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) 
     Ok(())
 }
 
-/// Whether an error of a command undoes all of its EXEC.
+/// Whether an error of a command undoes the whole EXEC.
 pub fn rollback(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
     let client = &mut local.client;
     match &args[1..] {
@@ -102,9 +102,9 @@ pub fn rollback(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) ->
     Ok(())
 }
 
-/// The id of the client's last transaction that has written, for `hyades recover --until`.
+/// The id of the client's last writing transaction, for `hyades recover --until`.
 pub fn last(local: &mut Local<'_>, _: &[&[u8]], reply: &mut Reply<'_>) -> Done {
-    // What it names is on disk by then, whatever the client's durability is.
+    // The named transaction is on disk before the reply, whatever the client's durability is.
     local.client.waits_for_disk = true;
     let id = local.client.last.map(|id| id.to_string());
     reply.bulk_or_null(id.as_ref().map(String::as_bytes));
@@ -114,7 +114,7 @@ pub fn last(local: &mut Local<'_>, _: &[&[u8]], reply: &mut Reply<'_>) -> Done {
 /// Longest name of a backup, in bytes.
 const LONGEST_NAME: usize = 255;
 
-/// The directory of a backup: the name is one component below `backup-dir`, and no option of any
+/// The directory of a backup: the name is a component below `backup-dir`, and no option of any
 /// program.
 fn backup_dir(settings: &Settings, name: &[u8]) -> Result<PathBuf, Stop> {
     let dir = settings.backup_dir().ok_or(
@@ -133,7 +133,7 @@ fn backup_dir(settings: &Settings, name: &[u8]) -> Result<PathBuf, Stop> {
     }
 }
 
-/// Copies the database while it is used, and reads the copy back.
+/// Copies the database during use, and reads the copy back.
 pub fn backup(local: &mut Local<'_>, args: &[&[u8]], _: &mut Reply<'_>) -> Done {
     let dir = backup_dir(&local.shared.settings, args[1])?;
     *local.job = Some(Job::long(move |shared, reply| match copy(shared, &dir) {
@@ -156,7 +156,7 @@ fn copy(shared: &Shared, dir: &Path) -> Result<BackupReport, String> {
     let cannot = |error| format!("cannot create {}: {error}", above.display());
     std::fs::create_dir_all(above).map_err(cannot)?;
     let opened = shared.store.opened.get().expect("checked before the job");
-    // Its error names the directory, and says what is wrong with it.
+    // The error names the directory, and says what is wrong with it.
     opened.database.backup(dir).map_err(|error| error.to_string())
 }
 

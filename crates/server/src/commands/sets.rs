@@ -137,7 +137,7 @@ pub fn spop(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done
 pub fn smove(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
     let (from, target) = (find(space, args[1])?, space.find(args[2])?);
     let has = from.get(args[3])?.is_some();
-    // A key that is not there moves nothing, whatever the other one holds.
+    // A missing key moves nothing, whatever the other key holds.
     if from.exists() {
         let to = StoredSet::of(target)?;
         if has && args[1] != args[2] {

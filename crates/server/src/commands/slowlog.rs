@@ -16,7 +16,7 @@ const HELP: &[&str] = &[
     "    This help.",
 ];
 
-/// Entries that are shown if nothing else is said.
+/// Number of entries shown by default.
 const SHOWN: usize = 10;
 
 pub fn slowlog(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
@@ -26,7 +26,7 @@ pub fn slowlog(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> 
         [what, count] if is(what, "GET") => {
             let count = integer(count).ok().filter(|count| *count >= -1);
             let count = count.ok_or("ERR count should be greater than or equal to -1")?;
-            // That of -1 is all.
+            // A count of -1 means all.
             entries(local, usize::try_from(count).unwrap_or(usize::MAX), reply);
         }
         [what] if is(what, "LEN") => reply.count(log.len()),

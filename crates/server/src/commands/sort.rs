@@ -61,11 +61,11 @@ fn options<'a>(args: &[&'a [u8]], may_store: bool) -> Result<SortOptions<'a>, St
     Ok(wanted)
 }
 
-/// As many bytes of a pattern, which are looked through for each element, count as one access.
+/// This many bytes of a pattern, looked through for each element, count as one access.
 const BYTES_PER_STEP: usize = 64;
 
-/// What a pattern names for an element: the element itself, the string under the key that the
-/// pattern becomes with the element in the place of its `*`, or a field of the hash there.
+/// Looks up a pattern for an element: the element itself, the string under the key made from the
+/// pattern with the element in place of its `*`, or a field of the hash there.
 fn look_up<'t>(
     space: &Keyspace<'t>,
     pattern: &[u8],
@@ -96,14 +96,14 @@ fn look_up<'t>(
     }
 }
 
-/// What an element is sorted by.
+/// The sort key of an element.
 enum Weight<'a> {
     Number(f64),
     Text(Option<Cow<'a, [u8]>>),
 }
 
-/// Reads a number as Redis's SORT does: blanks may be in front, a zero byte ends it, and nothing is
-/// 0.
+/// Reads a number as Redis's SORT does: blanks may be in front, a zero byte ends the number, and an
+/// empty text is 0.
 fn sort_number(text: &[u8]) -> Option<f64> {
     let text = text.split(|byte| *byte == 0).next().unwrap_or_default();
     if text.is_empty() {
@@ -144,7 +144,7 @@ fn sorted<'t>(
     wanted: &SortOptions<'_>,
 ) -> Result<Vec<&'t [u8]>, Stop> {
     let entry = space.read(key)?;
-    // And whether they have an order.
+    // The elements, and whether they have an order.
     let (mut all, is_ordered) = match entry.value()?.map(|(_, value)| value) {
         None => (Vec::new(), true),
         Some(Value::List(list)) => (list.all()?, true),
@@ -161,7 +161,7 @@ fn sorted<'t>(
         let weighed = all.iter().map(|element| Ok((weight(space, wanted, element)?, *element)));
         let mut weighed = weighed.collect::<Result<Vec<_>, Stop>>()?;
         weighed.sort_by(|(a, of_a), (b, of_b)| {
-            // Equal weights are in the order of their elements, so that the result is one.
+            // Equal weights are in the order of their elements, so that the result is unique.
             let by_element =
                 if wanted.by.is_some() || !wanted.alpha { of_a.cmp(of_b) } else { Ordering::Equal };
             let order = compare(a, b).then(by_element);
@@ -171,7 +171,7 @@ fn sorted<'t>(
     } else if is_ordered && wanted.descending {
         all.reverse();
     } else if !is_ordered && (wanted.store.is_some() || space.context().is_script) {
-        // A set has no order; what is stored has one, and what a script sees is to be repeatable.
+        // A set has no order; a stored result has an order, and results in a script are repeatable.
         all.sort();
         if wanted.descending {
             all.reverse();

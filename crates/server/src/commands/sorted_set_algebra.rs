@@ -33,7 +33,7 @@ impl Aggregate {
     }
 }
 
-/// The sum of both infinities is 0, and so is 0 times one.
+/// The sum of both infinities is 0, and so is 0 times an infinity.
 fn not_nan(score: f64) -> f64 {
     if score.is_nan() { 0.0 } else { score + 0.0 }
 }

@@ -9,7 +9,7 @@ use crate::data::values::sorted_set::{
 use crate::resp::number;
 use crate::resp::reply::Reply;
 
-/// What a range goes by.
+/// The order of a range.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum By {
     Rank,
@@ -17,14 +17,14 @@ enum By {
     Lex,
 }
 
-/// A range of a sorted set: from the lower bound to the upper one.
+/// A range of a sorted set: from the lower to the upper bound.
 enum ZRange<'a> {
     Rank(i64, i64),
     Score((f64, bool), (f64, bool)),
     Lex(LexBound<'a>, LexBound<'a>),
 }
 
-/// A bound of a range of members; the flag: it does not belong to the range.
+/// A bound of a range of members; the flag: the bound is excluded.
 enum LexBound<'a> {
     Lowest,
     Highest,
@@ -36,7 +36,7 @@ fn score_bound(text: &[u8]) -> Result<(f64, bool), Stop> {
         [b'(', rest @ ..] => (rest, true),
         text => (text, false),
     };
-    // Without digits it is 0, and what is too large is infinite, as Redis has it.
+    // Without digits the bound is 0, and a too large number is infinite, as in Redis.
     let read = match text {
         b"" => Some(0.0),
         text => number::float(text).map(|float| float.value).filter(|value| !value.is_nan()),
@@ -64,7 +64,7 @@ impl<'a> ZRange<'a> {
         })
     }
 
-    /// The part of a set that it is; ranks count from the end if `reversed`.
+    /// The interval of a set for the range; ranks count from the end if `reversed`.
     fn interval(&self, all: &StoredSortedSet<'_, '_>, reversed: bool) -> Result<Interval, Stop> {
         Ok(match self {
             ZRange::Rank(from, to) => {
@@ -78,7 +78,8 @@ impl<'a> ZRange<'a> {
                 }
             }
             ZRange::Score(low, high) => {
-                // The bytes of the elements with this score begin there, or those behind them.
+                // The bytes of the elements with the score begin there, or the bytes of the
+                // elements behind.
                 let bound = |score: f64, is_behind: bool| {
                     let bytes = u64::from_be_bytes(score_bytes(score)) + u64::from(is_behind);
                     bytes.to_be_bytes().to_vec()
@@ -93,7 +94,7 @@ impl<'a> ZRange<'a> {
     }
 }
 
-/// A range of members that all have this score.
+/// A range of members with equal scores.
 fn lex_interval(low: &LexBound<'_>, high: &LexBound<'_>, score: f64) -> Interval {
     let score = score_bytes(score);
     let bound = |bound: &LexBound<'_>, is_upper: bool| match bound {
@@ -110,15 +111,15 @@ fn lex_interval(low: &LexBound<'_>, high: &LexBound<'_>, score: f64) -> Interval
     }
 }
 
-/// A range of members whose scores differ, which commands leave undefined: the scores are ignored,
-/// as Redis does.
+/// A range of members with different scores, undefined by the commands: the scores are ignored, as
+/// in Redis.
 fn lex_places(
     low: &LexBound<'_>,
     high: &LexBound<'_>,
     all: &StoredSortedSet<'_, '_>,
 ) -> Result<Interval, Stop> {
     let all = all.all()?;
-    // Those below the bound, or at it if `with`.
+    // The members below the bound, or at the bound if `with`.
     let below = |bound: &LexBound<'_>, is_upper: bool| match bound {
         LexBound::Lowest => 0,
         LexBound::Highest => all.len(),
@@ -130,7 +131,7 @@ fn lex_places(
     Ok(Interval::Ranks(below(low, false), below(high, true)))
 }
 
-/// What a ZRANGE asks for.
+/// The request of a ZRANGE.
 struct WantedMembers<'a> {
     range: ZRange<'a>,
     reversed: bool,
@@ -148,7 +149,7 @@ impl WantedMembers<'_> {
     }
 }
 
-/// Reads bounds and options. `fixed`: by what the older commands go, and whether in reverse.
+/// Reads bounds and options. `fixed`: the order of the older commands, and whether in reverse.
 fn wanted<'a>(
     args: &[&'a [u8]],
     fixed: Option<(By, bool)>,

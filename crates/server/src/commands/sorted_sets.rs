@@ -10,7 +10,7 @@ use std::collections::HashMap;
 
 pub const NOT_A_FLOAT: &str = "ERR value is not a valid float";
 
-/// Reads a score: a number that is not too large or too small, or an infinity.
+/// Reads a score: a number within the range of scores, or an infinity.
 pub fn score(text: &[u8]) -> Option<f64> {
     let is_blank = text.first().is_some_and(|byte| byte.is_ascii_whitespace() || *byte == 0x0b);
     let read = number::float(text).filter(|float| !float.value.is_nan() && !float.is_out_of_range);
@@ -24,18 +24,18 @@ fn score_argument(text: &[u8]) -> Result<f64, Stop> {
 /// The options of ZADD.
 #[derive(Default)]
 pub struct AddOptions {
-    /// Members that are there stay as they are.
+    /// Existing members stay as they are.
     pub only_new: bool,
     /// No members are added.
     pub only_known: bool,
     greater: bool,
     less: bool,
-    /// Members that were changed are counted as well.
+    /// Changed members are counted as well.
     pub changed: bool,
     increment: bool,
 }
 
-/// The options of ZADD, and how many there are.
+/// The options of ZADD, and their number.
 fn add_options(args: &[&[u8]]) -> Result<(AddOptions, usize), Stop> {
     let (mut options, mut at) = (AddOptions::default(), 0);
     while let Some(option) = args.get(at) {
@@ -76,7 +76,7 @@ fn add(
     add_scored(space, (key, options), (&scores, &members), reply)
 }
 
-/// Adds members with these scores, and replies what ZADD does.
+/// Adds members with the given scores, and replies like ZADD.
 pub fn add_scored(
     space: &Keyspace<'_>,
     (key, options): (&[u8], &AddOptions),
@@ -136,7 +136,7 @@ pub fn zcard(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Don
     Ok(())
 }
 
-/// Replies the score of each member that is named.
+/// Replies the score of each named member.
 fn show_scores(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
     for score in StoredSortedSet::of(space.read(args[1])?)?.scores(&args[2..])? {
         match score {
@@ -198,7 +198,7 @@ pub fn show(reply: &mut Reply<'_>, members: &[(f64, &[u8])], with_scores: bool) 
     members.iter().for_each(|member| show_member(reply, *member, with_scores, is_nested));
 }
 
-/// Writes the head of such an array; whether its elements are pairs.
+/// Writes the head of the members' array; returns whether its elements are pairs.
 fn show_head(reply: &mut Reply<'_>, members: usize, with_scores: bool) -> bool {
     let is_nested = with_scores && reply.is_resp3();
     reply.array(members * if with_scores && !is_nested { 2 } else { 1 });

@@ -1,5 +1,5 @@
-//! What commands for streams share: ids and ranges of ids, how a stream is trimmed, and the reply
-//! of an entry.
+//! Shared parts of the commands for streams: ids and ranges of ids, the trimming of a stream, and
+//! the reply of an entry.
 
 use super::{SYNTAX, integer, is};
 use crate::base::stream_id::{StreamId, part};
@@ -11,17 +11,17 @@ use crate::resp::reply::Reply;
 
 const INVALID_ID: &str = "ERR Invalid stream ID specified as stream command argument";
 
-/// A stream that a command changes, or one that is not there.
+/// A stream to be changed, or a missing stream.
 pub fn find<'t, 's>(space: &'s Keyspace<'t>, key: &'s [u8]) -> Result<StoredStream<'t, 's>, Stop> {
     StoredStream::of(space.find(key)?)
 }
 
-/// A stream that a command reads, or one that is not there.
+/// A stream to be read, or a missing stream.
 pub fn read<'t, 's>(space: &'s Keyspace<'t>, key: &'s [u8]) -> Result<StoredStream<'t, 's>, Stop> {
     StoredStream::of(space.read(key)?)
 }
 
-/// An id; one without its second part has 0 there.
+/// Reads an id; a missing second part is 0.
 pub fn strict_id(text: &[u8]) -> Result<StreamId, Stop> {
     StreamId::parse(text, 0).ok_or_else(|| INVALID_ID.into())
 }
@@ -31,13 +31,13 @@ pub fn strict_id(text: &[u8]) -> Result<StreamId, Stop> {
 pub enum NewId {
     /// By the time.
     Auto,
-    /// Of this time, with the next number.
+    /// With the given time, and the next number.
     AtTime(u64),
-    /// This one.
+    /// The given id.
     Given(StreamId),
 }
 
-/// The id of a new entry, as it is given.
+/// Reads the id of a new entry.
 pub fn new_id(text: &[u8]) -> Result<NewId, Stop> {
     match text {
         b"*" => Ok(NewId::Auto),
@@ -48,8 +48,8 @@ pub fn new_id(text: &[u8]) -> Result<NewId, Stop> {
     }
 }
 
-/// An end of a range of ids: `-`, `+`, an id, or `(` and an id that is left out. Returns whether it
-/// is left out. One without its second part has `seq` there.
+/// Reads an end of a range of ids: `-`, `+`, an id, or `(` and an excluded id. Returns whether the
+/// id is excluded. A missing second part is `seq`.
 fn bound(text: &[u8], seq: u64) -> Result<(StreamId, bool), Stop> {
     match text {
         b"-" => Ok((StreamId::ZERO, false)),
@@ -77,7 +77,7 @@ pub fn end(text: &[u8]) -> Result<StreamId, Stop> {
     }
 }
 
-/// A number of entries: one below 0 is 0.
+/// A number of entries: a negative number is 0.
 pub fn count(text: &[u8]) -> Result<usize, Stop> {
     Ok(integer(text)?.max(0) as usize)
 }
@@ -93,12 +93,12 @@ pub struct StreamAddOptions {
     pub id_at: usize,
 }
 
-/// Most entries that `~` removes if no limit is given, for each that a node may have, and at all.
+/// Most entries that `~` removes without a limit, for each possible entry of a node, and at all.
 const NODES_OF_LIMIT: u64 = 100;
 const LEAST_LIMIT: u64 = 10_000;
 const MOST_LIMIT: u64 = 1_000_000;
 
-/// What stands behind MAXLEN or MINID.
+/// The options of MAXLEN or MINID.
 #[derive(Default)]
 struct TrimOptions {
     to: Option<TrimTo>,
@@ -107,7 +107,7 @@ struct TrimOptions {
 }
 
 impl TrimOptions {
-    /// Takes MAXLEN or MINID with what belongs to it, and returns the place behind.
+    /// Takes MAXLEN or MINID with its arguments, and returns the place behind.
     fn take(&mut self, args: &[&[u8]], at: usize) -> Result<usize, Stop> {
         if self.to.is_some() {
             let text = "ERR syntax error, MAXLEN and MINID options at the same time are not \
@@ -196,7 +196,7 @@ pub fn no_group(key: &[u8], group: &[u8]) -> String {
     format!("NOGROUP No such key '{key}' or consumer group '{group}'")
 }
 
-/// A stream with a group, both of which a command needs.
+/// A stream with a group, for commands that need both.
 pub fn find_group<'t, 's>(
     space: &'s Keyspace<'t>,
     key: &'s [u8],

@@ -1,4 +1,4 @@
-//! XCLAIM and XAUTOCLAIM: entries that are pending for one consumer are given to another.
+//! XCLAIM and XAUTOCLAIM: entries pending for a consumer are given to another consumer.
 
 use super::stream_arguments::{find_group, reply_entry, start, strict_id};
 use super::streams::tell;
@@ -14,13 +14,13 @@ use std::collections::BTreeMap;
 /// The options of XCLAIM.
 #[derive(Default)]
 struct ClaimOptions {
-    /// When the entries were delivered, if that is not now.
+    /// When the entries were delivered, if not now.
     time: Option<i64>,
     /// How often they were delivered.
     count: Option<u64>,
-    /// Entries are claimed that are not pending.
+    /// Entries are claimed even if they are not pending.
     is_forced: bool,
-    /// The reply has ids alone, and claiming is no delivery.
+    /// The reply has ids alone, and a claim is no delivery.
     only_ids: bool,
     /// The group was delivered up to this id.
     last: StreamId,
@@ -70,22 +70,22 @@ fn claim_options(args: &[&[u8]], now: i64) -> Result<ClaimOptions, Stop> {
     Ok(options)
 }
 
-/// What becomes of entries that are claimed.
+/// A claim of entries.
 struct Claim<'a> {
     consumer: &'a [u8],
     now: i64,
-    /// They were delivered at least this long ago, in milliseconds.
+    /// The least time since the entries' delivery, in milliseconds.
     idle: i64,
     options: ClaimOptions,
 }
 
 impl Claim<'_> {
-    /// Whether an entry that is pending may be claimed.
+    /// Whether a pending entry may be claimed.
     fn takes(&self, pending: &Pending<'_>) -> bool {
         self.now.saturating_sub(pending.time) >= self.idle
     }
 
-    /// An entry that is claimed.
+    /// Returns the claimed form of an entry.
     fn claimed(&self, old: Option<&Pending<'_>>) -> Pending<'static> {
         let (ClaimOptions { time, count, only_ids, .. }, old) =
             (&self.options, old.map_or(1, |old| old.count));
@@ -120,7 +120,7 @@ impl Claim<'_> {
 /// An id, and the reply of its entry if there is one.
 type Found<'a> = (StreamId, Option<&'a [u8]>);
 
-/// The replies of the entries of ids, which ascend: those that there are.
+/// The replies of the existing entries of `ids`, which ascend.
 fn entries(
     stream: &StoredStream<'_, '_>,
     ids: &[StreamId],
@@ -175,10 +175,10 @@ pub fn xclaim(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Do
     Ok(())
 }
 
-/// Pending entries that XAUTOCLAIM looks at for each that it may claim.
+/// Pending entries examined by XAUTOCLAIM for each entry that may be claimed.
 const TRIES: usize = 10;
 
-/// The options of XAUTOCLAIM: how many entries, and whether ids alone.
+/// The options of XAUTOCLAIM: the number of entries, and whether ids alone.
 fn autoclaim_options(args: &[&[u8]]) -> Result<(usize, bool), Stop> {
     let (mut most, mut only_ids, mut at) = (100, false, 6);
     while let Some(&option) = args.get(at) {
@@ -205,7 +205,7 @@ pub fn xautoclaim(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -
     let (stream, group) = find_group(space, args[1], args[2])?;
     let options = ClaimOptions { only_ids, ..ClaimOptions::default() };
     let claim = Claim { consumer: args[3], now: space.now_ms(), idle, options };
-    // Those that are looked at, whether each may be claimed, and the one behind them.
+    // The examined entries, whether each may be claimed, and the next entry.
     let (mut seen, mut taken, mut next) = (Vec::new(), 0, StreamId::ZERO);
     let tries = most.saturating_mul(TRIES);
     group.pending_from(from, &mut |id, pending| {
@@ -220,7 +220,7 @@ pub fn xautoclaim(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -
     })?;
     let mut ids: Vec<StreamId> = seen.iter().map(|(id, _)| *id).collect();
     let entries = entries(&stream, &ids, reply.is_resp3())?;
-    // Each that is claimed, or that was deleted, counts.
+    // Each claimed or deleted entry counts.
     let is_counted = |at: &usize| seen[*at].1 || !entries.contains_key(&ids[*at]);
     if let Some(last) = (0..ids.len()).filter(is_counted).nth(most - 1)
         && last + 1 < ids.len()

@@ -78,7 +78,7 @@ fn create(
     Ok(())
 }
 
-/// Removes a consumer, and returns how many entries were pending for it.
+/// Removes a consumer, and returns the number of entries pending for it.
 fn delete_consumer(group: &Group<'_>, name: &[u8]) -> Result<Option<u64>, Stop> {
     let Some(consumer) = group.consumer(name)? else { return Ok(None) };
     let mut ids = Vec::new();
@@ -95,7 +95,7 @@ fn delete_consumer(group: &Group<'_>, name: &[u8]) -> Result<Option<u64>, Stop> 
     Ok(Some(consumer.pending))
 }
 
-/// XGROUP on a group that has to be there, but for DESTROY.
+/// XGROUP on an existing group, except DESTROY.
 fn change_group(
     stream: &StoredStream<'_, '_>,
     args: &[&[u8]],
@@ -189,7 +189,7 @@ pub fn xack(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done
     Ok(())
 }
 
-/// What XPENDING lists.
+/// The entries listed by XPENDING.
 struct PendingRange<'a> {
     idle: i64,
     from: StreamId,
@@ -216,7 +216,7 @@ fn pending_range<'a>(args: &[&'a [u8]]) -> Result<Option<PendingRange<'a>>, Stop
     Ok(Some(PendingRange { idle, from, to, most, consumer }))
 }
 
-/// How many pending entries there are, the first and the last id, and those of each consumer.
+/// Replies the number of pending entries, the first and the last id, and the numbers by consumer.
 fn reply_summary(group: &Group<'_>, reply: &mut Reply<'_>) -> Done {
     let mut first = None;
     group.pending_from(StreamId::ZERO, &mut |id, _| {
@@ -250,7 +250,7 @@ pub fn xpending(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> 
         .ok_or_else(|| Stop::from(no_group(args[1], args[2])))?;
     let Some(range) = range else { return reply_summary(&group, reply) };
     let owned = match range.consumer {
-        // One that is not there has none.
+        // A missing consumer has no pending entries.
         Some(name) => group.consumer(name)?.map_or(0, |consumer| consumer.pending),
         None => u64::MAX,
     };

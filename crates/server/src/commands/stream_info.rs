@@ -1,4 +1,4 @@
-//! XINFO: what is known of streams, groups and consumers.
+//! XINFO: facts about streams, groups and consumers.
 
 use super::stream_arguments::{count, read, reply_entry, reply_range};
 use super::{Done, help, is, subcommand_error, unknown_subcommand};
@@ -20,8 +20,7 @@ const XINFO_HELP: &[&str] = &[
     "    Print this help.",
 ];
 
-/// Entries, and pending ones of each group and consumer, that FULL shows if it is not told how
-/// many.
+/// Entries, and pending entries of each group and consumer, shown by FULL without a number.
 const SHOWN: usize = 10;
 
 fn integer_or_null(reply: &mut Reply<'_>, value: Option<i64>) {
@@ -45,12 +44,12 @@ fn named_id(reply: &mut Reply<'_>, text: &str, id: StreamId) {
     reply.bulk(&id.text());
 }
 
-/// What both forms of XINFO STREAM begin with.
+/// The common beginning of both forms of XINFO STREAM.
 fn reply_head(stream: &StoredStream<'_, '_>, reply: &mut Reply<'_>) -> Done {
     let (head, nodes) = (stream.head(), stream.nodes()? as u64);
     named_count(reply, "length", head.length);
     named_count(reply, "radix-tree-keys", nodes);
-    // As of a tree with one node for each key below its root.
+    // As in a tree with one node for each key below its root.
     named_count(reply, "radix-tree-nodes", nodes + 1);
     named_id(reply, "last-generated-id", head.last);
     named_id(reply, "max-deleted-entry-id", head.deleted);
@@ -93,7 +92,7 @@ fn reply_position(stream: &StoredStream<'_, '_>, group: &Group<'_>, reply: &mut 
     integer_or_null(reply, stream.head().lag(group.last, group.read));
 }
 
-/// Replies pending entries of a group, or of one of its consumers; `most` at most, 0 for any
+/// Replies pending entries of a group, or of a consumer of the group; `most` at most, 0 for any
 /// number.
 fn reply_pending(
     group: &Group<'_>,
@@ -201,7 +200,7 @@ fn full(args: &[&[u8]]) -> Result<Option<usize>, Stop> {
         [] => Ok(None),
         [full] if is(full, "FULL") => Ok(Some(SHOWN)),
         [full, word, most] if is(full, "FULL") && is(word, "COUNT") => {
-            // As in Redis a negative number is that of the default.
+            // As in Redis, a negative number means the default.
             match super::integer(most)? {
                 0.. => Ok(Some(count(most)?)),
                 _ => Ok(Some(SHOWN)),

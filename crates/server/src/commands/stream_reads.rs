@@ -1,4 +1,4 @@
-//! XREAD and XREADGROUP: entries that are new, or that a consumer has not acknowledged.
+//! XREAD and XREADGROUP: new entries, or entries not acknowledged by a consumer.
 
 use super::blocking::nothing_yet;
 use super::stream_arguments::{count, no_group, read, reply_entry, reply_range, strict_id};
@@ -14,15 +14,15 @@ use crate::resp::reply::Reply;
 use hyades::Abort;
 use std::time::Duration;
 
-/// A consumer that finds nothing is noted as seen again after this time, in milliseconds.
+/// A consumer without new entries is noted as seen again after this time, in milliseconds.
 const SEEN_AGAIN_MS: i64 = 100;
 
-/// What is read.
+/// The request of a read.
 #[derive(Default)]
 struct ReadOptions<'a> {
     /// Most entries of each stream; 0: any number.
     count: usize,
-    /// It waits, for this time or for ever.
+    /// The command waits, for the given time or for ever.
     block: Option<Option<Duration>>,
     /// The group and the consumer.
     group: Option<(&'a [u8], &'a [u8])>,
@@ -115,7 +115,7 @@ fn read_options<'a>(args: &'a [&'a [u8]], name: &str) -> Result<ReadOptions<'a>,
 enum ReadFrom {
     /// Behind an id.
     Behind(StreamId),
-    /// What the group was not delivered yet.
+    /// The entries not yet delivered to the group.
     New,
 }
 
@@ -142,14 +142,14 @@ fn read_from(id: &[u8], stream: &StoredStream<'_, '_>, has_group: bool) -> Resul
     })
 }
 
-/// A key, and what is read there.
+/// A key, and the position of the read.
 struct ReadSource<'t, 's> {
     key: &'s [u8],
     stream: StoredStream<'t, 's>,
     from: ReadFrom,
 }
 
-/// What is read; without keys of other types, if the command has waited.
+/// The streams to read; without keys of other types, if the command has waited.
 fn sources<'t, 's>(
     space: &'s Keyspace<'t>,
     options: &ReadOptions<'s>,
@@ -171,7 +171,7 @@ fn sources<'t, 's>(
     Ok(all)
 }
 
-/// The head of what is read from a key.
+/// The head of the entries of a key.
 fn reply_key(reply: &mut Reply<'_>, key: &[u8]) {
     if !reply.is_resp3() {
         reply.array(2);
@@ -201,7 +201,7 @@ impl ReadSource<'_, '_> {
         Ok(is_any)
     }
 
-    /// Replies what a group was not delivered yet, to a consumer.
+    /// Replies the entries not yet delivered to a group, to a consumer.
     fn deliver(
         &self,
         group: &mut Group<'_>,
@@ -232,7 +232,7 @@ impl ReadSource<'_, '_> {
         Ok(Some(shifts))
     }
 
-    /// Replies what a consumer has not acknowledged, from behind an id on.
+    /// Replies the entries not acknowledged by a consumer, from behind an id on.
     fn reply_history(
         &self,
         group: &Group<'_>,
@@ -278,7 +278,7 @@ impl ReadSource<'_, '_> {
         Ok(())
     }
 
-    /// Replies what a consumer of a group is to read, if there is anything.
+    /// Replies the entries for a consumer of a group, if there are any.
     fn reply_to_consumer(
         &self,
         (group, name): (&[u8], &[u8]),
@@ -309,7 +309,7 @@ impl ReadSource<'_, '_> {
     }
 }
 
-/// The request, with the ids in the place of `$` that this was when it was run.
+/// The request, with `$` replaced by the ids at the time of the run.
 fn resolved(
     args: &[&[u8]],
     sources: &[ReadSource<'_, '_>],

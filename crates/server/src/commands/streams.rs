@@ -1,4 +1,4 @@
-//! Streams: what adds, removes and reads entries without groups.
+//! Streams: commands that add, remove and read entries without groups.
 
 use super::stream_arguments::{
     NewId, add_options, count, end, find, new_id, read, reply_entry, reply_range, start, strict_id,
@@ -18,7 +18,7 @@ pub fn tell(entry: &Entry<'_, '_>, event: &'static str) {
 const NOT_ABOVE: &str =
     "ERR The ID specified in XADD is equal or smaller than the target stream top item";
 
-/// The id of an entry that is added, above the last one.
+/// The id of a new entry, above the last id.
 fn id_of_new(id: NewId, head: &StreamHead, now_ms: i64) -> Result<StreamId, Stop> {
     let (last, now) = (head.last, now_ms.max(0) as u64);
     let id = match id {
@@ -101,7 +101,7 @@ pub fn xtrim(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Don
     Ok(())
 }
 
-/// The options of XSETID: entries that were ever added, and the highest id that was deleted.
+/// The options of XSETID: the number of entries ever added, and the highest deleted id.
 fn setid_options(args: &[&[u8]], id: StreamId) -> Result<(Option<u64>, StreamId), Stop> {
     let (mut added, mut deleted, mut rest) = (None, StreamId::ZERO, &args[3..]);
     while let [option, more @ ..] = rest {

@@ -9,7 +9,7 @@ use crate::data::values::string::{STRING, Written, length_of};
 use crate::resp::reply::Reply;
 use std::ops::Range;
 
-/// The time at which an option such as EX lets a key expire.
+/// The time of expiry set by an option such as EX.
 fn expiry(space: &Keyspace<'_>, unit: &str, text: &[u8], command: &str) -> Result<i64, Stop> {
     let invalid = || Stop::from(format!("ERR invalid expire time in '{command}' command"));
     let value = integer(text)?;
@@ -31,7 +31,7 @@ const UNITS: [&str; 4] = ["EX", "PX", "EXAT", "PXAT"];
 struct SetOptions<'a> {
     only_if_absent: bool,
     only_if_present: bool,
-    /// Only if this holds.
+    /// Only if the comparison holds.
     only_if: Option<Comparison<'a>>,
     get: bool,
     keep: bool,
@@ -189,7 +189,7 @@ pub fn getex(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Don
     reply_string(value, reply)
 }
 
-/// Refuses strings that no client may build.
+/// Refuses strings longer than a client may build.
 pub fn check_length(space: &Keyspace<'_>, length: u64) -> Result<(), Stop> {
     match length > space.context().longest as u64 {
         true => Err("ERR string exceeds maximum allowed size (proto-max-bulk-len)".into()),
@@ -217,7 +217,8 @@ pub fn strlen(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Do
     Ok(())
 }
 
-/// The places of a value of this length from `from` to `to`, which count from the end if negative.
+/// The places of a value of `length` bytes from `from` to `to`, which count from the end if
+/// negative.
 pub fn places(length: usize, from: i64, to: i64) -> std::ops::Range<usize> {
     let length = length as i64;
     if from < 0 && to < 0 && from > to {
@@ -321,7 +322,7 @@ pub fn msetex(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Do
         let kept = entry.head().and_then(Head::expires).filter(|_| options.keep);
         let head = STRING.with_expiry(options.expires.or(kept));
         entry.put(head, pair[1])?;
-        // A time that has passed leaves nothing there.
+        // A past time leaves nothing there.
         if !space.context().has_expired(head) {
             entry.tell(head, "set");
             if options.expires.is_some() {

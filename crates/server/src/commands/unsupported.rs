@@ -1,9 +1,9 @@
-//! The commands of Redis that are not built, and what a client is told instead: what is missing,
-//! and what to use in its place.
+//! The commands of Redis that are not built, and the error for a client: the missing feature, and a
+//! substitute.
 
-/// Commands that need something which is missing.
+/// Commands that need a missing feature.
 struct Missing {
-    /// What is missing, and in its place.
+    /// The missing feature, and its substitute.
     reason: &'static str,
     instead: &'static str,
     /// The commands.
@@ -28,7 +28,7 @@ const MISSING: &[Missing] = &[
     },
 ];
 
-/// What is missing for a command of Redis; `None` if Redis has no such command either.
+/// The missing feature of a command of Redis; `None` if Redis has no such command either.
 fn missing(name: &str) -> Option<&'static Missing> {
     let has = |names: &str| names.split_whitespace().any(|word| word == name);
     MISSING.iter().find(|row| has(row.names))
@@ -89,7 +89,7 @@ mod tests {
         }
     }
 
-    /// Each error names the way out, in one line that a client can show.
+    /// Each error names the way out, in a single line for clients to show.
     #[test]
     fn what_is_missing_has_something_in_its_place() {
         for Missing { reason, instead, names } in MISSING {
@@ -100,7 +100,7 @@ mod tests {
                 assert!(text.len() < 250 && !text.contains(['\r', '\n']), "{text}");
             }
         }
-        // The commands that are named in their place are there, or are words and no commands.
+        // The substitutes named are existing commands, or words and no commands.
         let words = MISSING.iter().flat_map(|row| row.instead.split([' ', ',']));
         let is_name = |word: &&str| word.len() > 2 && word.chars().all(|c| c.is_ascii_uppercase());
         for name in words.filter(is_name).filter(|name| !["BYSCORE", "LIST"].contains(name)) {

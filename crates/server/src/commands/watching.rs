@@ -1,14 +1,15 @@
-//! WATCH and UNWATCH. What WATCH has seen is compared inside EXEC's transaction, which validates
-//! it with all else that it reads: no write comes between the comparison and the commit.
+//! WATCH and UNWATCH. The state seen by WATCH is compared inside EXEC's transaction, which
+//! validates the comparison with all other reads: no write falls between the comparison and the
+//! commit.
 
 use super::Done;
 use crate::data::keyspace::Keyspace;
 use crate::resp::reply::Reply;
 
-/// Most keys of one WATCH, which runs on an event loop and may write the rows of them.
+/// Most keys of a WATCH, which runs on an event loop and may write the keys' rows.
 const MOST_KEYS: usize = 4_096;
 
-/// Most bytes of their names.
+/// Most bytes of the keys' names.
 const MOST_BYTES: usize = 2 << 20;
 
 pub fn watch(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {

@@ -1,26 +1,26 @@
-//! How a setting is changed: what its value may be, and what becomes of one that is refused.
+//! The change of a setting: its possible values, and refused values.
 
 use super::table::{AT_START, Rule, SECRETS, SETTINGS, TextRule, first_name};
 use super::{ConfigError, Settings, place};
 use hyades_platform::sync::Unpoisoned;
 
-/// When a setting is changed.
+/// The time of a change of a setting.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Moment {
     Start,
     Running,
 }
 
-/// What has become of a value that is one.
+/// The result for a valid value.
 pub(super) enum Change {
-    /// It is stored, or was there already.
+    /// The value is stored, or was there already.
     Done,
-    /// This server has no such value, or not now.
+    /// This server does not support the value, or not now.
     Refused(ConfigError),
 }
 
 impl Change {
-    /// An error if it is refused.
+    /// An error if the value is refused.
     pub(super) fn or_error(self) -> Result<(), ConfigError> {
         match self {
             Change::Done => Ok(()),
@@ -38,7 +38,7 @@ impl Settings {
     /// Changes a setting.
     ///
     /// # Errors
-    /// The name is unknown, or this is no value of it.
+    /// The name is unknown, or the value is invalid.
     pub(super) fn change(
         &self,
         name: &str,
@@ -52,9 +52,9 @@ impl Settings {
         let was_given = self.given.read().unpoisoned().contains(&at);
         let before = || format!("{} {text}", self.text(&lower));
         let value = match setting.value {
-            // What it does not name stays.
+            // Classes without a new limit stay.
             TextRule::OutputLimits => setting.value.read(&lower, &before())?,
-            // Several lines are all meant, up to one that names none.
+            // Several lines all count, up to a line without times.
             TextRule::SaveTimes if !is_running && was_given && !text.trim().is_empty() => {
                 setting.value.read(&lower, &before())?
             }
@@ -62,7 +62,7 @@ impl Settings {
         };
         let refused = |text: String| Ok(Change::Refused(ConfigError(text)));
         match setting.rule {
-            // The value that it has may be set again.
+            // The present value may be set again.
             Rule::Fixed if is_running && value != self.text(setting.name) => {
                 return refused("can't set immutable config".to_string());
             }

@@ -1,17 +1,17 @@
 //! Classes of keyspace events.
 
-/// Classes of events, by their letters in `notify-keyspace-events`, and where they go (`K`, `E`).
+/// Classes of events, by their letters in `notify-keyspace-events`, and their targets (`K`, `E`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EventClasses(u16);
 
-/// Each letter is a bit, by its place. Those before `K` are what `A` stands for.
+/// Each letter is a bit, by its place. `A` stands for the letters before `K`.
 const LETTERS: &str = "g$lshzxetdKEmn";
 
-/// The number of letters that `A` stands for.
+/// The number of letters behind `A`.
 const IN_ALL: usize = 10;
 
 impl EventClasses {
-    /// Reads letters in any order; `None` if one is unknown.
+    /// Reads letters in any order; `None` if a letter is unknown.
     pub fn read(text: &str) -> Option<EventClasses> {
         let bit = |letter| match letter {
             'A' => Some((1 << IN_ALL) - 1),
@@ -31,7 +31,7 @@ impl EventClasses {
         EventClasses(bits)
     }
 
-    /// Whether a class is among them.
+    /// Whether the set has a class.
     pub fn has(self, letter: char) -> bool {
         LETTERS.find(letter).is_some_and(|at| self.0 >> at & 1 == 1)
     }
@@ -41,7 +41,7 @@ impl EventClasses {
         self.has('K') || self.has('E')
     }
 
-    /// Whether there is an event of a key that is read and not there.
+    /// Whether there is an event for a read of a missing key.
     pub fn tells_misses(self) -> bool {
         self.is_on() && self.has('m')
     }

@@ -1,5 +1,4 @@
-//! What is said of a line of a file, or of the command line, that is wrong: as Redis shows it, and
-//! what would be right.
+//! The errors for a wrong line of a file, or of the command line: as in Redis, with the right form.
 
 use super::*;
 
@@ -7,7 +6,7 @@ fn read(arguments: &[&str]) -> Result<Settings, ConfigError> {
     parse::from_arguments(arguments, &|_| None)
 }
 
-/// The line that is shown, and the text behind it.
+/// The shown line, and the text behind the line.
 fn refused(arguments: &[&str]) -> (String, String) {
     let text = read(arguments).unwrap_err().to_string();
     let parts: Vec<&str> = text.lines().collect();
@@ -77,13 +76,13 @@ fn a_wrong_value_is_shown_with_its_line() {
     assert!(read(&["no-such-file"]).unwrap_err().to_string().starts_with("cannot read"));
 }
 
-/// As Redis does: what is no value at all is told before what this server has not.
+/// As in Redis: an invalid value is reported before an unsupported value.
 #[test]
 fn what_is_no_value_is_told_before_what_is_refused() {
     let (line, text) = refused(&["--logfile", "--my--file", "--loglevel", "--bla"]);
     assert_eq!(line, r#"loglevel "--bla""#);
     assert!(text.starts_with("argument(s) must be one of the following"), "{text}");
-    // Of several that are refused the first one is told.
+    // Of several refused values the first is reported.
     let (line, text) = refused(&["--logfile", "a", "--port", "1", "--daemonize", "yes"]);
     assert_eq!(line, r#"logfile "a""#);
     assert!(text.contains("messages go to standard error"), "{text}");
@@ -118,7 +117,7 @@ fn lists_take_several_values_and_others_one() {
     assert_eq!(read(&["--dir", "my data"]).unwrap().dir(), Path::new("my data"));
 }
 
-/// At the limit, and one past it.
+/// At the limit, and beyond by 1.
 #[test]
 fn scores_have_their_bounds() {
     let shown = |values: &str| {
@@ -160,7 +159,7 @@ fn the_delay_of_loading_follows_the_number_of_keys() {
     }
 }
 
-/// A file shows its own line; passwords are not shown.
+/// An error of a file shows the line; passwords are not shown.
 #[test]
 fn lines_of_a_file_are_shown_as_they_are() {
     let dir = tempfile::tempdir().unwrap();
@@ -202,7 +201,7 @@ fn lines_of_a_file_are_shown_as_they_are() {
     }
 }
 
-/// A name may have quotes, as a value may: its line is rewritten, and not kept beside a new one.
+/// A name may have quotes, like a value: the line is rewritten, and not kept beside a new line.
 #[test]
 fn lines_with_quoted_names_are_rewritten() {
     let dir = tempfile::tempdir().unwrap();
@@ -220,7 +219,7 @@ fn lines_with_quoted_names_are_rewritten() {
     assert_eq!((again.port(), &again.text("save")[..]), (7_001, "900 1"));
 }
 
-/// Those of the environment have no line.
+/// Values of the environment have no line.
 #[test]
 fn variables_are_named() {
     let read = |name: &'static str, value: &'static str| {

@@ -1,5 +1,5 @@
-//! Settings: Redis's names and syntax. Each known name works, is stored because it is harmless, or
-//! is refused in a sentence.
+//! Settings: Redis's names and syntax. Each known name works, is stored because the setting is
+//! harmless, or is refused in a sentence.
 
 mod change;
 mod events;
@@ -47,35 +47,35 @@ use table::{HIDDEN, NOT_WHILE_LOADING, SETTINGS, first_name};
 pub struct Settings {
     /// By place in the table.
     values: RwLock<Vec<String>>,
-    /// Places of those that were given or changed.
+    /// Places of the settings given or changed.
     given: RwLock<Vec<usize>>,
     file: Option<PathBuf>,
-    /// Lines that define users.
+    /// Lines with definitions of users.
     user_lines: Vec<Vec<Vec<u8>>>,
-    /// Commands that have other names.
+    /// Commands with new names.
     pub(crate) renamed: RenamedCommands,
-    /// What was given and is ignored, in words.
+    /// Given and ignored settings, in words.
     notices: Vec<String>,
-    /// The users of those lines, or of the file that `aclfile` names.
+    /// The users of the lines, or of the file named by `aclfile`.
     users: Users,
-    /// Held while several are changed, or the file is written.
+    /// Held during a change of several settings, or a write of the file.
     changing: Mutex<()>,
-    /// Those that every run of commands needs, as numbers.
+    /// Settings needed by every run of commands, as numbers.
     databases: AtomicU64,
     longest_argument: AtomicU64,
     longest_request: AtomicU64,
     timeout: AtomicU64,
-    /// Most keys that are remembered for clients that track; 0: any number.
+    /// Most keys remembered for clients with tracking; 0: any number.
     pub(crate) most_tracked: Arc<AtomicUsize>,
     max_memory: AtomicU64,
-    /// Those of `client-output-buffer-limit`.
+    /// The limits of `client-output-buffer-limit`.
     pub(crate) output_limits: Arc<OutputLimits>,
     packed: [AtomicU64; 7],
     events: AtomicU64,
     tracks_latency: AtomicBool,
     slower_than: AtomicI64,
     latency_threshold: AtomicU64,
-    /// What tells how many bytes the program has allocated.
+    /// Returns the number of bytes allocated by the program.
     memory_counter: OnceLock<fn() -> u64>,
 }
 
@@ -120,8 +120,9 @@ fn value_place(name: &str) -> usize {
 }
 
 impl Settings {
-    /// Settings of a command line: the name of a file, if the first argument is none of the others,
-    /// then `--name value` pairs. Values of the environment, `HYADES_NAME`, come between the two.
+    /// Settings of a command line: the name of a file, if the first argument is no setting, then
+    /// `--name value` pairs. Values of the environment, `HYADES_NAME`, take a place between the
+    /// two.
     ///
     /// # Errors
     /// The file cannot be read; a name is unknown; a value is not possible.
@@ -129,7 +130,7 @@ impl Settings {
         parse::from_arguments(arguments, &|name| std::env::var(name).ok())
     }
 
-    /// Makes the users that the settings define.
+    /// Makes the users defined by the settings.
     fn make_users(&mut self) -> Result<(), ConfigError> {
         let mut users = Users::default();
         users.set_channels_by_default(self.channels_by_default());
@@ -154,7 +155,7 @@ impl Settings {
         &self.users
     }
 
-    /// The file that users are read from; one without a directory is in that of the data.
+    /// The file of the users; a name without a directory is in the directory of the data.
     pub(crate) fn acl_file(&self) -> Option<PathBuf> {
         let name = self.text("aclfile");
         (!name.is_empty()).then(|| self.dir().join(name))
@@ -168,12 +169,12 @@ impl Settings {
         self.text("requirepass")
     }
 
-    /// Refusals that ACL LOG keeps.
+    /// Refusals kept by ACL LOG.
     pub(crate) fn denied_log_length(&self) -> usize {
         self.number("acllog-max-len") as usize
     }
 
-    /// Reads the numbers that are needed often.
+    /// Reads the frequently needed numbers.
     fn refresh(&self) {
         self.databases.store(self.number("databases"), Relaxed);
         self.longest_argument.store(self.number("proto-max-bulk-len"), Relaxed);
@@ -198,8 +199,8 @@ impl Settings {
             "stream-node-max-bytes",
         ];
         for (packed, name) in self.packed.iter().zip(names) {
-            // A negative number is less than any collection has, as 0 is; that of lists names a
-            // size in bytes, and 0 of streams is no limit.
+            // A negative number is below the size of any collection, like 0; a negative number of
+            // lists is a size in bytes, and 0 of streams is no limit.
             let is_no_limit = name.starts_with("list") || name.starts_with("stream");
             let given =
                 self.text(name).parse::<u64>().ok().filter(|most| *most > 0 || !is_no_limit);
@@ -210,18 +211,18 @@ impl Settings {
     /// Changes several settings of a running server: all of them, or none.
     ///
     /// # Errors
-    /// Says which one is not possible.
+    /// Names the impossible setting.
     pub fn set(&self, changes: &[(String, String)]) -> Result<(), ConfigError> {
         self.set_and_apply(changes, || Ok(()))
     }
 
-    /// As [`Settings::set`]. If they cannot be applied, nothing has changed either.
+    /// As [`Settings::set`]. If the settings cannot be applied, nothing has changed either.
     pub(crate) fn set_and_apply(
         &self,
         changes: &[(String, String)],
         apply: impl FnOnce() -> Result<(), ConfigError>,
     ) -> Result<(), ConfigError> {
-        // Two clients that change settings at once: neither takes back what the other has set.
+        // Of two clients that change settings at once, neither undoes the changes of the other.
         let _changing = self.changing.lock().unpoisoned();
         let before = self.values.read().unpoisoned().clone();
         let given = self.given.read().unpoisoned().clone();
@@ -251,7 +252,7 @@ impl Settings {
         NOT_WHILE_LOADING.iter().any(|setting| setting.eq_ignore_ascii_case(name))
     }
 
-    /// Names and values of the settings that one of these patterns matches.
+    /// Names and values of the settings that match at least one pattern.
     pub(crate) fn matching(&self, patterns: &[&[u8]]) -> Vec<(&'static str, String)> {
         let values = self.values.read().unpoisoned();
         let matches = |name: &str| {
@@ -266,8 +267,8 @@ impl Settings {
         all.map(|setting| (setting.name, values[value_place(setting.name)].clone())).collect()
     }
 
-    /// Writes the settings that differ from the file into it, or all of them: lines stay where they
-    /// are.
+    /// Writes the settings that differ from the file into the file, or all settings: lines keep
+    /// their places.
     pub(crate) fn rewrite(&self, users: &Users, writes_all: bool) -> Result<(), ConfigError> {
         let Some(file) = &self.file else {
             return Err(ConfigError("The server is running without a config file".to_string()));
@@ -280,7 +281,7 @@ impl Settings {
             false => self.given.read().unpoisoned().clone(),
         };
         let all = given.into_iter().map(|at| (SETTINGS[at].name, values[at].clone()));
-        // Those of `aclfile` are written by ACL SAVE.
+        // ACL SAVE writes the users of `aclfile`.
         let users: Vec<Vec<u8>> = match self.acl_file() {
             None if users.is_restricted() || !self.user_lines.is_empty() => {
                 users.iter().map(|user| user.line()).collect()
@@ -303,27 +304,27 @@ impl Settings {
         self.text(name) == "yes"
     }
 
-    /// The port; 0: any that is free.
+    /// The port; 0: any free port.
     pub fn port(&self) -> u16 {
         self.number("port") as u16
     }
 
-    /// The port of the metrics and of the status page; 0: there are none.
+    /// The port of the metrics and of the status page; 0: no port.
     pub(crate) fn metrics_port(&self) -> u16 {
         self.number("metrics-port") as u16
     }
 
-    /// The addresses to listen at. One that begins with `-` may be missing.
+    /// The addresses to listen at. An address that begins with `-` may be missing.
     pub(crate) fn bind(&self) -> Vec<String> {
         self.text("bind").split_whitespace().map(str::to_string).collect()
     }
 
-    /// The file that clients of this machine connect to.
+    /// The socket file for clients of this machine.
     pub(crate) fn unix_socket(&self) -> Option<PathBuf> {
         Some(PathBuf::from(self.text("unixsocket"))).filter(|path| !path.as_os_str().is_empty())
     }
 
-    /// The permissions of that file, if they are not left to the process.
+    /// The permissions of the socket file, if not left to the process.
     pub(crate) fn unix_permissions(&self) -> Option<u32> {
         let mode = u32::from_str_radix(&self.text("unixsocketperm"), 8);
         Some(mode.expect("it is checked when it is set")).filter(|mode| *mode > 0)
@@ -360,19 +361,19 @@ impl Settings {
         self.longest_request.load(Relaxed) as usize
     }
 
-    /// Seconds after which a client is disconnected that says nothing; 0: never.
+    /// Seconds after which a silent client is disconnected; 0: never.
     pub(crate) fn timeout_seconds(&self) -> u64 {
         self.timeout.load(Relaxed)
     }
 
-    /// Bytes of memory above which commands are refused that may use more; 0: there is no limit.
+    /// Bytes of memory above which commands with a possible growth are refused; 0: no limit.
     pub(crate) fn max_memory(&self) -> u64 {
         self.max_memory.load(Relaxed)
     }
 
-    /// Has `maxmemory` and INFO count what the program has allocated and not freed, in bytes, as
-    /// this function tells. Without it the pages of the process count that are in memory. The first
-    /// function that is given counts.
+    /// Makes `maxmemory` and INFO count the bytes allocated and not freed by the program, as
+    /// `allocated` returns. Without the function, the pages of the process in memory count. The
+    /// first function given counts.
     pub fn count_memory(&self, allocated: fn() -> u64) {
         let _ = self.memory_counter.set(allocated);
     }
@@ -388,7 +389,7 @@ impl Settings {
         PackedLimits { hash, set, sorted_set, list, sparse_sketch, node_entries, node_bytes }
     }
 
-    /// The keyspace events that are wanted.
+    /// The wanted keyspace events.
     pub(crate) fn events(&self) -> EventClasses {
         EventClasses::from_bits(self.events.load(Relaxed) as u16)
     }
@@ -398,24 +399,24 @@ impl Settings {
         self.tracks_latency.load(Relaxed)
     }
 
-    /// The percentiles of commands' times that INFO shows.
+    /// The percentiles of commands' times in INFO.
     pub(crate) fn latency_percentiles(&self) -> Vec<f64> {
         let text = self.text("latency-tracking-info-percentiles");
         text.split(' ').filter_map(|number| number.parse().ok()).collect()
     }
 
-    /// Commands that take as long, in microseconds, are in the slow log.
+    /// Commands of at least this time, in microseconds, are in the slow log.
     pub(crate) fn slower_than(&self) -> Option<u64> {
         u64::try_from(self.slower_than.load(Relaxed)).ok()
     }
 
-    /// Commands that take as long, in milliseconds, are events of latency.
+    /// Commands of at least this time, in milliseconds, are events of latency.
     #[inline]
     pub(crate) fn latency_threshold_ms(&self) -> Option<u64> {
         Some(self.latency_threshold.load(Relaxed)).filter(|least| *least > 0)
     }
 
-    /// Entries that the slow log keeps.
+    /// The time limit of a script.
     pub(crate) fn script_time_limit(&self) -> Duration {
         Duration::from_millis(self.number("script-time-limit"))
     }
@@ -438,7 +439,7 @@ impl Settings {
         Some(self.number("streams") as usize).filter(|streams| *streams > 0)
     }
 
-    /// After this time without a byte the system asks whether a client is still there; 0: never.
+    /// After this time without a byte the system checks whether a client is still there; 0: never.
     pub(crate) fn keepalive_seconds(&self) -> u64 {
         self.number("tcp-keepalive")
     }
@@ -460,8 +461,9 @@ impl Settings {
     }
 }
 
-/// Seven event loops for each eight cores, and a core less than there are. With loops on all cores
-/// they and the flushers would wait for one another, and each reply waits for a flusher.
+/// Seven event loops for each eight cores: at least one core is left free, if there are several.
+/// With loops on all cores, loops and flushers would wait for each other, and each reply waits for
+/// a flusher.
 fn loops_for(cores: usize) -> usize {
     (cores * 7 / 8).max(1)
 }

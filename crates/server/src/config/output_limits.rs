@@ -1,40 +1,40 @@
-//! `client-output-buffer-limit`: what may wait for a client that does not read.
+//! `client-output-buffer-limit`: how much may wait for a client that does not read.
 
 use super::parse::memory;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Kinds of clients, as Redis counts them. Replicas are kept in the setting alone.
+/// Kinds of clients, as in Redis. The limits of replicas are kept in the setting alone.
 const CLASSES: [&str; 3] = ["normal", "slave", "pubsub"];
 
-/// What may wait for a client that is no subscriber, whatever the limit: the replies to AUTH,
-/// HELLO, CLIENT SETINFO and CONFIG SET. Without it a small limit would disconnect all clients,
-/// those included that would change it.
+/// Bytes that may wait for a client that is no subscriber, whatever the limit: the replies to AUTH,
+/// HELLO, CLIENT SETINFO and CONFIG SET. Otherwise a small limit would disconnect all clients,
+/// including clients about to change the limit.
 const LEAST_OF_NORMAL: u64 = 512;
 
-/// What may wait for a client. A limit of 0 is none.
+/// Limits of the bytes that wait for a client. A limit of 0 is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutputLimit {
-    /// Bytes beyond which it is disconnected.
+    /// Bytes beyond which the client is disconnected.
     pub hard: u64,
-    /// Bytes beyond which it is disconnected after a while.
+    /// Bytes beyond which the client is disconnected after a while.
     pub soft: u64,
-    /// That while, in seconds.
+    /// The time above the soft limit, in seconds.
     pub seconds: u64,
 }
 
 impl OutputLimit {
-    /// Whether this number of bytes is too much at once.
+    /// Whether this number of bytes exceeds the hard limit.
     pub fn is_over(self, bytes: u64) -> bool {
         self.hard > 0 && bytes > self.hard
     }
 
-    /// Whether it is too much if that lasts.
+    /// Whether this number of bytes exceeds the soft limit.
     pub fn is_high(self, bytes: u64) -> bool {
         self.soft > 0 && bytes > self.soft
     }
 }
 
-/// The limits of clients that subscribe, and of others, as numbers.
+/// The limits of other clients, and of clients that subscribe, as numbers.
 #[derive(Debug, Default)]
 pub struct OutputLimits([[AtomicU64; 3]; 2]);
 
@@ -66,7 +66,7 @@ impl OutputLimits {
 /// Brings the setting into its usual form. Of several limits of a class the last one counts.
 ///
 /// # Errors
-/// What is wrong, in the words of Redis.
+/// The fault, in the words of Redis.
 pub fn read(text: &str) -> Result<String, &'static str> {
     let words: Vec<&str> = text.split_whitespace().collect();
     let mut limits = [[0; 3]; 3];

@@ -10,8 +10,8 @@ use std::io::Write;
 use std::iter::Peekable;
 use std::path::Path;
 
-/// A setting is not possible. As text, one sentence; of a line of a file, or of a setting on the
-/// command line, the lines in which Redis shows it, and the sentence.
+/// An impossible setting. As text, a sentence; for a line of a file, or a setting on the command
+/// line, the lines with which Redis shows the error, and the sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError(pub(crate) String);
 
@@ -28,12 +28,12 @@ impl ConfigError {
 }
 
 impl ConfigError {
-    /// Says which of several settings it is about.
+    /// Names the setting with the error, of several settings.
     pub(crate) fn related_to(self, name: &str) -> ConfigError {
         ConfigError(format!("(possibly related to argument '{name}') - {}", self.0))
     }
 
-    /// Shows the line that it is about, and says where that stands, as Redis does.
+    /// Shows the line with the error, and its place, as Redis does.
     fn in_line(self, place: &str, line: &str) -> ConfigError {
         let printable = |letter: char| if letter.is_control() { '?' } else { letter };
         let line: String = line.chars().map(printable).collect();
@@ -72,7 +72,7 @@ fn may_be_empty(name: &str) -> bool {
     name.eq_ignore_ascii_case("save")
 }
 
-/// Checks how many values a setting is given. `shutdown-on-sigterm` says itself what it may be.
+/// Checks the number of values of a setting. `shutdown-on-sigterm` checks its values itself.
 fn check_number(name: &str, values: &[String]) -> Result<(), ConfigError> {
     let lower = name.to_ascii_lowercase();
     let Some(setting) = place(&lower).map(|at| &SETTINGS[at]) else {
@@ -90,7 +90,7 @@ fn check_number(name: &str, values: &[String]) -> Result<(), ConfigError> {
     Err(ConfigError(format!("{NUMBER_OF_ARGUMENTS}: {text}")))
 }
 
-/// A setting of the command line, as Redis shows it. Passwords are not shown.
+/// A setting of the command line, as Redis shows the setting. Passwords are not shown.
 fn shown_setting(name: &str, values: &[String]) -> String {
     let word = |value: &String| match is_secret(name) {
         true => " (redacted)".to_string(),
@@ -99,8 +99,8 @@ fn shown_setting(name: &str, values: &[String]) -> String {
     name.to_string() + &values.iter().map(word).collect::<String>()
 }
 
-/// A line of a file, or of a flag, without a password. The rules of a user may have some. As the
-/// line may be wrong, a quote that is not closed may stand between a name and its value.
+/// A line of a file, or of a flag, without a password. The rules of a user may contain passwords.
+/// As the line may be wrong, an unclosed quote may stand between a name and its value.
 fn shown_line(line: &str) -> String {
     let is_quote = |letter: char| matches!(letter, '"' | '\'');
     let rest = line.trim_start_matches(is_quote);
@@ -129,12 +129,12 @@ fn rename(settings: &mut Settings, names: &[impl AsRef<str>]) -> Result<(), Conf
     renamed.map_err(|error| ConfigError(format!("rename-command: {error}")))
 }
 
-/// Settings, as far as they are read.
+/// Settings, as far as read.
 #[derive(Default)]
 struct Reading {
     settings: Settings,
-    /// The first value that is refused although it is one. What is none, in a line behind it, is
-    /// told instead, as by Redis.
+    /// The first refused, but valid value. An invalid value in a later line is reported instead, as
+    /// by Redis.
     refused: Option<ConfigError>,
 }
 
@@ -148,7 +148,7 @@ impl Reading {
         self.settings.change(name, &values.join(" "), Moment::Start)
     }
 
-    /// Notes what has become of a setting. `told` adds to an error where that stands.
+    /// Notes the result of a change. `told` adds the place of the setting to an error.
     fn note(
         &mut self,
         change: Result<Change, ConfigError>,
@@ -236,7 +236,7 @@ impl Reading {
     ) -> Result<(), ConfigError> {
         while let Some(flag) = arguments.next() {
             let (name, mut values) = flag_words(flag)?;
-            // What follows a name is its value, whatever it looks like, but for a name that may
+            // The word behind a name is its value, whatever its form, except behind a name that may
             // stand alone.
             let is_value = |value: &&str| !value.starts_with("--");
             if values.is_empty() && !may_be_empty(&name) {
@@ -260,28 +260,28 @@ impl Reading {
 }
 
 impl Settings {
-    /// What was given and is ignored, in words.
+    /// Given and ignored settings, in words.
     pub(crate) fn notices(&self) -> &[String] {
         &self.notices
     }
 }
 
-/// The variable of the environment that holds a setting.
+/// The variable of the environment for a setting.
 fn variable(setting: &str) -> String {
     format!("HYADES_{}", setting.to_uppercase().replace(['-', '.'], "_"))
 }
 
 /// Whether a variable of the environment is the address of a service, and no setting. Kubernetes
 /// gives every container of a namespace with a service `hyades` the variable
-/// `HYADES_PORT=tcp://10.0.0.1:6379`, for one named `hyades-tls` `HYADES_TLS_PORT`; links of Docker
-/// do the same. No setting whose name ends so has a value of that form.
+/// `HYADES_PORT=tcp://10.0.0.1:6379`, for a service `hyades-tls` `HYADES_TLS_PORT`; links of Docker
+/// do the same. No setting with a name of this ending has a value of this form.
 fn is_service_address(setting: &str, value: &str) -> bool {
     let is_port = setting == "port" || setting.ends_with("-port");
     is_port && ["tcp://", "udp://", "sctp://"].iter().any(|scheme| value.starts_with(scheme))
 }
 
-/// The port that the environment names, as [`Settings::from_arguments`] reads it, or else the usual
-/// one.
+/// The port named by the environment, as [`Settings::from_arguments`] reads the variable, or else
+/// the usual port.
 ///
 /// # Errors
 /// The value is no port.
@@ -298,7 +298,7 @@ pub(super) fn port(environment: &dyn Fn(&str) -> Option<String>) -> Result<u16, 
     Ok(reading.settings.port())
 }
 
-/// The name in a flag, and its values if they stand in the same argument, as in a file.
+/// The name in a flag, and the values in the same argument, if any, as in a file.
 fn flag_words(flag: &str) -> Result<(String, Vec<String>), ConfigError> {
     let no_setting = || ConfigError(format!("{flag:?} is no setting: write --name value"));
     let line = flag.strip_prefix("--").ok_or_else(no_setting)?;
@@ -334,7 +334,7 @@ pub(super) fn from_arguments<A: AsRef<str>>(
     Ok(settings)
 }
 
-/// A line that defines a user, with quotes where they are needed.
+/// A line with the definition of a user, with quotes if needed.
 fn user_line(line: &[u8]) -> String {
     let is_plain = |byte: &u8| byte.is_ascii_graphic() && !b"\"'\\".contains(byte);
     let word = |word: &[u8]| match word.iter().all(is_plain) {
@@ -344,16 +344,15 @@ fn user_line(line: &[u8]) -> String {
     line.split(|byte| *byte == b' ').map(word).collect::<Vec<_>>().join(" ")
 }
 
-/// The name that a line begins with, in lower case, without the quotes that it may have; empty if
-/// it is no line of a setting.
+/// The name at the start of a line, in lower case, without quotes; empty if the line is no setting.
 fn name_in(line: &str) -> String {
     let words = inline::split(line.as_bytes()).unwrap_or_default();
     let name = words.first().map(|name| String::from_utf8_lossy(name).to_ascii_lowercase());
     name.unwrap_or_default()
 }
 
-/// Replaces the lines of these settings and of users in a file, adds those that it lacks, and puts
-/// the new file in the place of the old one.
+/// Replaces the lines of the settings and of users in a file, adds missing lines, and puts the new
+/// file in the place of the old file.
 pub(super) fn rewrite(
     file: &Path,
     settings: &[(&str, String)],
@@ -369,7 +368,7 @@ pub(super) fn rewrite(
         // A line with a second name gives way to the first name.
         match settings.iter().find(|(known, _)| *known == first_name(&name)) {
             None if name == "user" => continue,
-            // Of several lines the last one counts.
+            // Of several lines the last line counts.
             Some((known, _)) if written.contains(known) => continue,
             Some(setting) => {
                 text.push_str(&line(setting));
@@ -390,8 +389,8 @@ pub(super) fn rewrite(
     replace(file, text.as_bytes()).map_err(failed)
 }
 
-/// Puts new content in the place of a file, at once: there is the old one, or the new one. A file
-/// behind a symbolic link is replaced where it is, and keeps its permissions.
+/// Replaces the content of a file atomically: the file has the old content, or the new. A file
+/// behind a symbolic link is replaced in its own place, and keeps its permissions.
 pub fn replace(file: &Path, content: &[u8]) -> std::io::Result<()> {
     let file = std::fs::canonicalize(file)?;
     let permissions = std::fs::metadata(&file)?.permissions();
@@ -401,10 +400,10 @@ pub fn replace(file: &Path, content: &[u8]) -> std::io::Result<()> {
     let mut next = name.to_os_string();
     next.push(format!(".{}.rewriting", std::process::id()));
     let next = dir.join(next);
-    // A process that was killed here may have had the same number: that of a container is always 1.
+    // A killed process may have had the same number: the number in a container is always 1.
     let _ = std::fs::remove_file(&next);
     let write = || {
-        // Refuses a file, or a link, that is there even so.
+        // Refuses a file, or a link, that exists even so.
         let mut out = std::fs::File::create_new(&next)?;
         out.set_permissions(permissions)?;
         out.write_all(content)?;

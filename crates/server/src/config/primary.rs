@@ -1,5 +1,4 @@
-//! The settings of a live import: the server that is imported from, its
-//! primary, and the user there.
+//! The settings of a live import: the server to import from, its primary, and the user there.
 
 use super::{Settings, value_place};
 use hyades_platform::sync::Unpoisoned;
@@ -8,9 +7,9 @@ use std::time::Duration;
 /// A server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PrimaryAddress {
-    /// Its host.
+    /// The host.
     pub host: String,
-    /// Its port.
+    /// The port.
     pub port: u16,
 }
 
@@ -21,25 +20,25 @@ impl std::fmt::Display for PrimaryAddress {
 }
 
 impl PrimaryAddress {
-    /// The host and the port of a text that has both.
+    /// The host and the port of a text with both.
     pub fn read(text: &str) -> Option<PrimaryAddress> {
         let (host, port) = text.trim().split_once(' ')?;
         Some(PrimaryAddress { host: host.to_string(), port: port.trim().parse().ok()? })
     }
 
-    /// Both, as the setting `replicaof` has them.
+    /// Host and port, in the form of the setting `replicaof`.
     pub fn setting(&self) -> String {
         format!("{} {}", self.host, self.port)
     }
 }
 
 impl Settings {
-    /// What a live import is to import from, if anything.
+    /// The primary of a live import, if any.
     pub(crate) fn primary(&self) -> Option<PrimaryAddress> {
         PrimaryAddress::read(&self.text("replicaof"))
     }
 
-    /// CONFIG shows that primary from now on.
+    /// Sets the primary shown by CONFIG.
     pub(crate) fn set_primary(&self, primary: Option<&PrimaryAddress>) {
         let _changing = self.changing.lock().unpoisoned();
         let at = value_place("replicaof");
@@ -51,7 +50,7 @@ impl Settings {
         }
     }
 
-    /// The arguments of AUTH to the primary; none if that wants no password.
+    /// The arguments of AUTH to the primary; empty if no password is needed.
     pub(crate) fn primary_credentials(&self) -> Vec<String> {
         let (user, password) = (self.text("masteruser"), self.text("masterauth"));
         match (user.is_empty(), password.is_empty()) {
@@ -61,12 +60,12 @@ impl Settings {
         }
     }
 
-    /// Nothing is heard of the primary for this time: the connection is lost.
+    /// The connection is lost after this time without bytes from the primary.
     pub(crate) fn primary_timeout(&self) -> Duration {
         Duration::from_secs(self.number("repl-timeout"))
     }
 
-    /// The port that the primary shows for this server, if it is not that of the listener.
+    /// The port that the primary shows for this server, if different from the listener's port.
     pub(crate) fn announced_port(&self) -> Option<u16> {
         Some(self.number("replica-announce-port") as u16).filter(|port| *port > 0)
     }

@@ -1,29 +1,29 @@
-//! What may not be shown of commands: the passwords in their arguments.
+//! Parts of commands to be hidden: the passwords in their arguments.
 
 use crate::config::SECRETS;
 use crate::resp::is;
 
-/// Stands where a password was.
+/// Stands in the place of a password.
 pub const REDACTED: &[u8] = b"(redacted)";
 
-/// Whether the argument at a place is a password, or may be one. Looks at few arguments, however
-/// many there are.
+/// Whether the argument at a place is a password, or may be a password. Reads only a few arguments,
+/// even of many.
 pub fn is_secret(args: &[&[u8]], at: usize) -> bool {
     let is_at = |place: usize, word: &str| args.get(place).is_some_and(|arg| is(arg, word));
     match () {
         () if is_at(0, "auth") => at >= 1,
-        // Both arguments behind each AUTH, whatever it stands for there.
+        // Both arguments behind each AUTH, for any meaning of the word there.
         () if is_at(0, "hello") => (1..=2).any(|n| at >= n + 2 && is_at(at - n, "auth")),
         () if is_at(0, "acl") && is_at(1, "setuser") => at >= 2,
-        // A key behind KEYS may be taken for one.
+        // A key behind KEYS may be taken for a password.
         () if is_at(0, "migrate") => {
             let follows = |n: usize, word: &str| at >= 6 + n && is_at(at - n, word);
             follows(1, "auth") || follows(1, "auth2") || follows(2, "auth2")
         }
-        // The command that is asked about may have passwords.
+        // The command asked about may have passwords.
         () if is_at(0, "acl") && is_at(1, "dryrun") => at >= 4 && is_secret(&args[3..], at - 3),
         () if is_at(0, "config") && is_at(1, "set") => {
-            // Without a value for each name it is unknown which is which.
+            // Without a value for each name, names and values cannot be told apart.
             let is_odd = args.len() % 2 == 1;
             let names_secret = || SECRETS.iter().any(|name| is_at(at - 1, name));
             at >= 3 && (is_odd || at % 2 == 1 && names_secret())
@@ -32,7 +32,7 @@ pub fn is_secret(args: &[&[u8]], at: usize) -> bool {
     }
 }
 
-/// What may be shown of an argument.
+/// The visible form of an argument.
 pub fn shown<'a>(args: &[&'a [u8]], at: usize) -> &'a [u8] {
     if is_secret(args, at) { REDACTED } else { args[at] }
 }

@@ -1,13 +1,13 @@
-//! `rename-command`: commands that clients know by other names than their own, or by none.
+//! `rename-command`: commands with new names for clients, or without a name.
 
 use crate::catalogue;
 use crate::catalogue::names;
 use std::collections::HashMap;
 
-/// The commands that have other names.
+/// The renamed commands.
 #[derive(Clone, Debug, Default)]
 pub struct RenamedCommands {
-    /// What names stand for, in lower case: the place of a command in the table, or nothing.
+    /// The meanings of names, in lower case: the place of a command in the table, or nothing.
     names: HashMap<Vec<u8>, Option<usize>>,
 }
 
@@ -15,7 +15,7 @@ pub struct RenamedCommands {
 const LONGEST: usize = 128;
 
 impl RenamedCommands {
-    /// What a name stands for, if that is not what the table has.
+    /// The meaning of a name, if different from the table.
     #[inline]
     pub fn find(&self, name: &[u8]) -> Option<Option<usize>> {
         if self.names.is_empty() || name.len() > LONGEST {
@@ -24,7 +24,7 @@ impl RenamedCommands {
         self.names.get(&name.to_ascii_lowercase()).copied()
     }
 
-    /// Gives a command another name; with an empty one it has none any more.
+    /// Gives a command another name; an empty name removes the command's name.
     ///
     /// # Errors
     /// There is no command of the old name, or there is one of the new name.
@@ -32,7 +32,7 @@ impl RenamedCommands {
         let own = |name: &str| catalogue::find(name.as_bytes());
         let given = self.find(old.as_bytes());
         let place = given.unwrap_or_else(|| own(old));
-        // What Redis has and this server has not is refused by any name.
+        // A command that only Redis has is refused by any name.
         let is_unbuilt = || {
             let is_named = names::find(old.as_bytes()).is_some() && !old.contains('|');
             given.is_none() && is_named
@@ -68,7 +68,7 @@ mod tests {
         assert_eq!((renamed.find(b"flushdb"), renamed.find(b"get")), (Some(None), None));
         renamed.rename("keys", "").unwrap();
         assert_eq!((renamed.find(b"KEYS"), renamed.find(b"")), (Some(None), None));
-        // A name that is free again, and one that was given.
+        // A name that is free again, and a given name.
         renamed.rename("get", "keys").unwrap();
         renamed.rename("badger", "weasel").unwrap();
         assert_eq!(renamed.find(b"keys"), Some(place("get")));
@@ -86,7 +86,7 @@ mod tests {
         assert!(renamed.rename("set", &(longest.clone() + "x")).is_err());
         renamed.rename("set", &longest).unwrap();
         assert_eq!(renamed.find(longest.to_uppercase().as_bytes()), Some(place("set")));
-        // What is not built.
+        // Commands not built.
         renamed.rename("eval", "").unwrap();
         renamed.rename("psync", "x").unwrap();
         assert_eq!((renamed.find(b"eval"), renamed.find(b"x")), (Some(None), Some(None)));

@@ -19,7 +19,7 @@ pub enum TextRule {
     Percentiles,
     /// Letters of classes of keyspace events.
     Events,
-    /// What may wait for clients.
+    /// Limits of the bytes that wait for clients.
     OutputLimits,
     /// Permissions of a file, in octal digits.
     Permissions,
@@ -27,26 +27,26 @@ pub enum TextRule {
     TlsProtocols,
     /// Pairs of seconds and changes, after which Redis saves.
     SaveTimes,
-    /// What a process is called, with fields in braces.
+    /// The title of a process, with fields in braces.
     TitleTemplate,
     /// How Redis shuts down at a signal.
     ShutdownWords,
     /// Three numbers: how soon the system kills a master, a replica, and a process that saves.
     OomScores,
-    /// The host and the port of a master, or that there is none.
+    /// The host and the port of a master, or no master.
     Master,
     /// Any text.
     Text,
 }
 
-/// What a setting does.
+/// The effect of a setting.
 #[derive(Clone, Copy, Debug)]
 pub enum Rule {
-    /// It is set when the server starts.
+    /// Set when the server starts.
     Fixed,
-    /// It takes effect at once.
+    /// Takes effect at once.
     Live,
-    /// It is kept and has no effect: this server has nothing to tune there.
+    /// Kept without effect: this server has nothing to tune there.
     Stored,
     /// Values other than the default are refused, for this reason.
     Refused(&'static str),
@@ -55,18 +55,18 @@ pub enum Rule {
 /// A setting.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting {
-    /// Its name.
+    /// The name.
     pub name: &'static str,
-    /// Its default.
+    /// The default.
     pub default: &'static str,
-    /// What it may be.
+    /// The possible values.
     pub value: TextRule,
-    /// What it does.
+    /// The effect.
     pub rule: Rule,
 }
 
 impl Setting {
-    /// Whether it may be given several values, which are then one with blanks between.
+    /// Whether several values may be given, joined into a value with blanks between.
     pub fn takes_several(&self) -> bool {
         let is_list = matches!(
             self.value,
@@ -104,7 +104,7 @@ const MOST_SLOW: i64 = 1 << 20;
 /// Why cipher suites cannot be chosen.
 const SUITES: &str = "the cipher suites are fixed: all that are offered are secure";
 
-/// Why there is one policy alone.
+/// The reason for a single policy.
 const NEVER_EVICTED: &str = "keys are never evicted: at maxmemory, commands are refused that may \
                              use more (noeviction)";
 
@@ -118,7 +118,7 @@ const NOT_PINNED: &str = "threads are not bound to processors: use taskset, or C
 /// A number of any size.
 const ANY: TextRule = Number(i64::MIN, i64::MAX);
 
-/// Second names of settings, with the first ones. Both show the same value, whichever was set last.
+/// Second names of settings, with the first names. Both show the last value set.
 pub const SECOND_NAMES: &[(&str, &str)] = &[
     ("cluster-slave-no-failover", "cluster-replica-no-failover"),
     ("cluster-slave-validity-factor", "cluster-replica-validity-factor"),
@@ -146,7 +146,7 @@ pub fn first_name(name: &str) -> &str {
     SECOND_NAMES.iter().find(|(second, _)| *second == name).map_or(name, |(_, first)| first)
 }
 
-/// Those that Redis takes at the start alone.
+/// Settings that Redis takes at the start alone.
 pub const AT_START: [&str; 9] = [
     "aof_rewrite_cpulist",
     "bgsave_cpulist",
@@ -159,14 +159,14 @@ pub const AT_START: [&str; 9] = [
     "syslog-enabled",
 ];
 
-/// Those that Redis does not change while it loads its data.
+/// Settings that Redis does not change while loading data.
 pub const NOT_WHILE_LOADING: [&str; 3] = ["appendonly", "dir", "repl-diskless-load"];
 
-/// Passwords, and the names that belong to them: neither errors nor MONITOR show them.
+/// Passwords, and related names: neither errors nor MONITOR show the values.
 pub const SECRETS: [&str; 5] =
     ["masterauth", "masteruser", "requirepass", "tls-client-key-file-pass", "tls-key-file-pass"];
 
-/// Settings of Redis for its own tests: CONFIG GET shows one if it is named in full.
+/// Settings of Redis for its own tests: CONFIG GET shows a setting named in full.
 pub const HIDDEN: [&str; 5] = [
     "key-load-delay",
     "loading-process-events-interval-bytes",
@@ -175,7 +175,7 @@ pub const HIDDEN: [&str; 5] = [
     "watchdog-period",
 ];
 
-/// All settings: those that work, then those of Redis that are known.
+/// All settings: first the working settings, then the known settings of Redis.
 pub const SETTINGS: &[Setting] = &[
     setting("backup-dir", "", Text, Fixed),
     setting("bind", "127.0.0.1 -::1", Text, Fixed),

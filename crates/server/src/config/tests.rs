@@ -1,4 +1,4 @@
-//! What is accepted, and what is said of the rest.
+//! Accepted settings, and the errors of the rest.
 
 use super::*;
 use proptest::prelude::*;
@@ -34,7 +34,7 @@ fn a_file_the_environment_and_flags_in_this_order() {
         |flags: &[&str]| parse::from_arguments(&[&[path], flags].concat(), &environment).unwrap();
     let settings = read(&["--port", "2"]);
     assert_eq!((settings.port(), settings.databases(), settings.streams()), (2, 4, Some(2)));
-    // A change of a running server is written into the file, which reads back.
+    // A change of a running server is written into the file, and the file reads back.
     settings.set(&[("maxclients".into(), "7".into())]).unwrap();
     settings.rewrite(&Users::default(), false).unwrap();
     let settings = read(&[]);
@@ -43,7 +43,7 @@ fn a_file_the_environment_and_flags_in_this_order() {
     assert!(refused(&[path]).contains("at line 2 of "));
 }
 
-/// Kubernetes sets `HYADES_PORT` in every container of a namespace with a service of that name.
+/// Kubernetes sets `HYADES_PORT` in every container of a namespace with a service `hyades`.
 #[test]
 fn addresses_of_services_in_the_environment_are_no_settings() {
     let given = |name: &str, value: &str| {
@@ -62,7 +62,7 @@ fn addresses_of_services_in_the_environment_are_no_settings() {
         }
     }
     assert_eq!(given("HYADES_PORT", "7000").unwrap(), (7000, 0, vec![]));
-    // Nothing else that is wrong is passed over.
+    // No other wrong value is passed over.
     let refused = |name, value| given(name, value).unwrap_err().to_string();
     for value in ["http://10.43.0.7", "10.43.0.7:6379", "65536", ""] {
         assert!(refused("HYADES_PORT", value).starts_with("HYADES_PORT: "), "{value}");
@@ -127,7 +127,7 @@ fn second_names_are_the_same_settings() {
     assert_eq!(read(&["--slaveof", "a 1"]).unwrap().text("replicaof"), "a 1");
 }
 
-/// All that CONFIG GET shows can be set as it is, and the file that has all of it is read.
+/// All settings in CONFIG GET can be set to their values, and a file with all settings can be read.
 #[test]
 fn what_is_there_can_be_set_and_written() {
     let dir = tempfile::tempdir().unwrap();
@@ -149,7 +149,7 @@ fn what_is_there_can_be_set_and_written() {
     assert_eq!(read(&[file.to_str().unwrap()]).unwrap().matching(&[b"*"]), all);
 }
 
-/// `save` without times is how a `redis.conf` says that nothing is saved.
+/// `save` without times is how a `redis.conf` turns saving off.
 #[test]
 fn times_of_saving_may_be_none() {
     let dir = tempfile::tempdir().unwrap();
@@ -206,7 +206,7 @@ fn a_rewritten_file_keeps_its_place_and_its_permissions() {
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 2, "nothing else is left");
 }
 
-/// A process was killed while it wrote the file, and this one has its number.
+/// A process was killed while writing the file, and the present process has the same number.
 #[test]
 fn what_is_left_half_written_does_not_keep_a_file_from_being_replaced() {
     let dir = tempfile::tempdir().unwrap();
@@ -219,7 +219,7 @@ fn what_is_left_half_written_does_not_keep_a_file_from_being_replaced() {
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1, "nothing else is left");
 }
 
-/// What a refused CONFIG SET has not changed is not written by CONFIG REWRITE either.
+/// A setting unchanged by a refused CONFIG SET is not written by CONFIG REWRITE either.
 #[test]
 fn a_refused_change_leaves_nothing_behind() {
     let settings = Settings::default();
@@ -229,7 +229,7 @@ fn a_refused_change_leaves_nothing_behind() {
     assert!(settings.given.read().unwrap().is_empty());
 }
 
-/// Users come from lines of the file, from flags, or from a file of their own.
+/// Users come from lines of the file, from flags, or from a separate file.
 #[test]
 fn users_of_the_settings() {
     let dir = tempfile::tempdir().unwrap();
@@ -264,8 +264,8 @@ fn a_core_is_left_to_the_log() {
     assert!(loops.iter().all(|(cores, loops)| loops_for(*cores) == *loops));
 }
 
-/// The example that is shipped: each line that is commented out is a setting with a value that is
-/// taken, and the file as it is changes nothing.
+/// The shipped example: each commented line is a setting with a valid value, and the unchanged file
+/// changes nothing.
 #[test]
 fn the_example_file_is_right() {
     let text = include_str!("../../../../dist/hyades.conf");
@@ -286,7 +286,7 @@ fn the_example_file_is_right() {
     assert!(names.contains(&"port") && names.contains(&"requirepass"), "{names:?}");
 }
 
-/// Several lines of `save` are all meant, up to one that names none; CONFIG SET names all at once.
+/// Several lines of `save` all count, up to a line without times; CONFIG SET replaces all at once.
 #[test]
 fn times_of_saving_add_up() {
     let dir = tempfile::tempdir().unwrap();
@@ -381,7 +381,7 @@ fn a_flag_may_hold_its_value_and_a_value_may_look_like_a_flag() {
     assert_eq!(error(&["--port '7"]), "\"--port '7\": the quotes do not match");
 }
 
-/// Redis has settings for its own tests, which are shown to those that know them.
+/// Redis has settings for its own tests, which are shown by exact name only.
 #[test]
 fn hidden_settings_are_shown_by_their_names_alone() {
     let settings = Settings::default();
@@ -429,7 +429,7 @@ fn commands_are_renamed() {
     }
 }
 
-/// A `redis.conf` of 7.2 has these; its comments name the others.
+/// A `redis.conf` of 7.2 has the settings in the file; its comments name the rest.
 #[test]
 fn settings_of_redis_7_2_are_known() {
     let dir = tempfile::tempdir().unwrap();
@@ -448,7 +448,7 @@ fn settings_of_redis_7_2_are_known() {
     assert_eq!(shown, expected.map(|(name, value)| (name, value.to_string())));
 }
 
-/// A user would rely on what they promise.
+/// A user would rely on the promises of the settings.
 #[test]
 fn what_would_have_no_effect_is_refused_with_a_reason() {
     for (name, value, why) in [
@@ -469,7 +469,7 @@ fn what_would_have_no_effect_is_refused_with_a_reason() {
     assert!(read(&["--min-replicas-to-write", "0", "--activedefrag", "no"]).is_ok());
 }
 
-/// As in Redis 7.0. What they are may be set again.
+/// As in Redis 7.0. The present values may be set again.
 #[test]
 fn settings_of_the_start_are_immutable_later() {
     for (name, value) in [

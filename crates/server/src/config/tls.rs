@@ -6,24 +6,24 @@ use std::path::PathBuf;
 /// Whether clients show certificates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientCertificates {
-    /// Each client needs one that is valid.
+    /// Each client needs a valid certificate.
     Required,
-    /// A client may have none; one that it shows has to be valid.
+    /// A client may have no certificate; a shown certificate has to be valid.
     Optional,
-    /// None is asked for.
+    /// No certificate is requested.
     NotAsked,
 }
 
-/// How connections are encrypted.
+/// The encryption of connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsSettings {
-    /// The port for them.
+    /// The port for encrypted connections.
     pub port: u16,
-    /// The server's certificate, and those between it and an authority's.
+    /// The server's certificate, and the certificates up to an authority's.
     pub certificate: PathBuf,
-    /// Its private key.
+    /// The private key of the certificate.
     pub key: PathBuf,
-    /// Certificates of the authorities that sign those of clients.
+    /// Certificates of the authorities that sign clients' certificates.
     pub authorities: Option<PathBuf>,
     /// Whether clients show certificates.
     pub clients: ClientCertificates,
@@ -46,7 +46,7 @@ pub fn read_protocols(text: &str) -> Option<String> {
 }
 
 impl Settings {
-    /// How connections are encrypted, if a port is for them.
+    /// The encryption of connections, if there is a port.
     pub(crate) fn tls(&self) -> Option<TlsSettings> {
         let port = self.number("tls-port") as u16;
         if port == 0 {
@@ -74,10 +74,10 @@ impl Settings {
 /// How a server is asked over an encrypted connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PingTls {
-    /// The certificates of the authorities that sign the server's, in PEM format.
+    /// The certificates of the authorities that sign the server's certificate, in PEM format.
     pub authorities: Option<PathBuf>,
     /// A certificate to show, and the file of its key, in PEM format.
     pub certificate: Option<(PathBuf, PathBuf)>,
-    /// Whether the server's certificate is taken as it is, whatever signed it.
+    /// Whether any certificate of the server is accepted, whatever signed the certificate.
     pub takes_any: bool,
 }

@@ -5,31 +5,31 @@ use super::table::TextRule;
 use super::{ConfigError, memory, output_limits, tls};
 use std::fmt::Display;
 
-/// What Redis says of a setting with too few values, or too many.
+/// The error of Redis for a setting with too few or too many values.
 pub const NUMBER_OF_ARGUMENTS: &str = "wrong number of arguments";
 
-/// What Redis says of a score that is none.
+/// The error of Redis for an invalid score.
 const OOM_SCORES: &str = "Invalid oom-score-adj-values, elements must be between -2000 and 2000";
 
-/// What Redis says of a share of the memory that is more than all of it.
+/// The error of Redis for a share of the memory above 100 percent.
 const TOO_MUCH_PERCENT: &str = "percentage argument must be less or equal to 100";
 
-/// What Redis says of a template that it cannot fill in.
+/// The error of Redis for a template with faults.
 const TITLE_FORMAT: &str = "template format is invalid or contains unknown variables";
 
 /// The fields of a template.
 const TITLE_FIELDS: [&str; 7] =
     ["title", "listen-addr", "server-mode", "port", "tls-port", "unixsocket", "config-file"];
 
-/// What Redis says of a number that is none.
+/// The error of Redis for an invalid number.
 const NO_INTEGER: &str = "argument couldn't be parsed into an integer";
 
-/// What Redis says of a number of bytes that is none.
+/// The error of Redis for an invalid number of bytes.
 const NO_MEMORY: &str = "argument must be a memory value";
 
 impl TextRule {
-    /// Checks a value and brings it into its usual form. An error says first what Redis says of
-    /// such a value, then what this one may be.
+    /// Checks a value and brings the value into its usual form. An error begins with the text of
+    /// Redis for the fault, then names the possible values.
     pub fn read(self, name: &str, text: &str) -> Result<String, ConfigError> {
         let wrong = |said: &str, wanted: &str| {
             Err(ConfigError(format!("{said}: {name} must be {wanted}, and not {text:?}")))
@@ -94,7 +94,7 @@ impl TextRule {
         }
     }
 
-    /// As [`TextRule::read`], for values that a single setting or two have.
+    /// As [`TextRule::read`], for kinds of values with a setting or two.
     fn read_other(
         self,
         text: &str,
@@ -123,7 +123,7 @@ impl TextRule {
                 _ => checked(None, NUMBER_OF_ARGUMENTS, "three numbers"),
             },
             TextRule::Master => read_master(text, checked),
-            // As Redis says it.
+            // As in Redis.
             TextRule::TitleTemplate if !is_title_template(text) => Err(said(TITLE_FORMAT)),
             _ => Ok(text.to_string()),
         }
@@ -138,7 +138,7 @@ fn none_of(words: &[&str]) -> String {
     format!("argument(s) must be one of the following: {}", words.join(", "))
 }
 
-/// A size, or up to a hundred percent; `None` if it is neither.
+/// A size, or up to a hundred percent; `None` if neither.
 fn memory_or_percent(text: &str) -> Option<Result<String, ConfigError>> {
     let Some(percent) = text.strip_suffix('%') else {
         return memory(text).map(|bytes| Ok(bytes.to_string()));
@@ -156,7 +156,7 @@ fn permissions(text: &str) -> Option<String> {
     Some(format!("{mode:o}"))
 }
 
-/// Numbers of which each may be added to what the system gives a process.
+/// Numbers, each a possible addend to the system's score of a process.
 fn oom_scores(text: &str) -> Option<String> {
     let in_range = |number: &i32| (-2_000..=2_000).contains(number);
     let numbers = text.split_whitespace().map(|word| word.parse::<i32>().ok().filter(in_range));
@@ -164,7 +164,7 @@ fn oom_scores(text: &str) -> Option<String> {
     Some(numbers.iter().map(i32::to_string).collect::<Vec<_>>().join(" "))
 }
 
-/// The place of a master. That there is none may be said in two ways.
+/// The place of a master. The absence of a master has two forms.
 fn read_master(
     text: &str,
     checked: impl Fn(Option<String>, &str, &str) -> Result<String, ConfigError>,
@@ -199,8 +199,8 @@ fn save_times(text: &str) -> Option<String> {
     Some(numbers.iter().map(u32::to_string).collect::<Vec<_>>().join(" "))
 }
 
-/// Whether a text is not empty, and its braces hold names of fields; two opening ones are one that
-/// is meant.
+/// Whether a text is not empty, and its braces hold names of fields; two opening braces mean a
+/// literal brace.
 fn is_title_template(text: &str) -> bool {
     let mut rest = text;
     while let Some((_, behind)) = rest.split_once('{') {
@@ -215,7 +215,7 @@ fn is_title_template(text: &str) -> bool {
     !text.is_empty()
 }
 
-/// In the order in which Redis shows them.
+/// The words in the order in which Redis shows the words.
 fn shutdown_words(text: &str) -> Option<String> {
     const WORDS: [&str; 4] = ["save", "nosave", "now", "force"];
     let given: Vec<String> = text.split_whitespace().map(str::to_ascii_lowercase).collect();

@@ -1,6 +1,6 @@
-//! Blocks: the rows in which a large collection lies. The blocks of a run have a number in common,
-//! and each begins at its low key: it holds what lies from there to the low key of the next one.
-//! Each says how many elements it holds, so that they are counted without being read.
+//! Blocks: the rows of a large collection. The blocks of a run share a number, and each block
+//! begins at a low key: the block holds the elements from there to the low key of the next block.
+//! Each block stores the number of its elements, so elements are counted without a read.
 
 use super::chunks::ChunkedString;
 use super::keyspace::{Context, LONGEST_BODY, Stop};
@@ -11,45 +11,46 @@ const LOW: Column<[u8]> = Column::at(1);
 const COUNT: Column<u32> = Column::at(2);
 const BODY: Column<[u8]> = Column::at(3);
 
-/// What a block in memory has beside its elements: their number, where they end, and the head of
-/// its row.
+/// Bytes of a block in memory beside the elements: the number and the end of the elements, and the
+/// head of the row.
 const HEAD_BYTES: usize = 16;
 
-/// Most bytes in a block, unless a single element has more. A block that outgrows it is split: a
-/// change copies a block, and each block costs some 130 bytes beside its elements. With
-/// its head a full one takes 2 KiB, which allocators serve without a rest.
+/// Most bytes in a block, unless a single element has more. A larger block is split: a change
+/// copies a block, and each block costs some 130 bytes beside its elements. With the head a full
+/// block takes 2 KiB, which allocators serve without a rest.
 pub const MOST_BLOCK_BYTES: usize = (2 << 10) - HEAD_BYTES;
 
-/// What a block takes beside its elements, about: the record of its row, its key, and its place in
+/// Bytes of a block beside the elements, about: the record of the row, the key, and the place in
 /// the index.
 const BYTES_OF_A_BLOCK: usize = 130;
 
-/// Bytes of a block that is written with others, where elements may be added at any place: it has
-/// room to grow.
+/// Bytes of a block written with further blocks, where elements may be added at any place: the
+/// block has room to grow.
 pub const FILLED_BLOCK_BYTES: usize = (2 << 10) * 3 / 4 - HEAD_BYTES;
 
-/// The longest low key: it fits into the primary key of a row whatever bytes it has.
+/// The longest low key: any bytes of this length fit into the primary key of a row.
 pub const LONGEST_LOW: usize = 1 << 20;
 
-/// What the table of collections says of a number that is part of a collection: no type has it.
+/// The type of a part of a collection in the table of collections: no type of values has this
+/// number.
 const PART: u32 = u32::MAX;
 
-/// Most blocks read at once by a walk over many, which begins with few: the budget of the
-/// transaction is checked in between.
+/// Most blocks read at once by a walk over many; the walk begins with few: the budget of the
+/// transaction is checked between the reads.
 pub const PAGE: usize = 64;
 
-/// A block, as it was read.
+/// A block as read.
 #[derive(Clone, Copy, Debug)]
 pub struct Block<'t> {
-    /// Where it begins.
+    /// Where the block begins.
     pub low: &'t [u8],
-    /// Elements in it.
+    /// The number of elements in the block.
     pub count: usize,
-    /// Their bytes.
+    /// The bytes of the elements.
     pub body: &'t [u8],
 }
 
-/// The blocks that a transaction reaches.
+/// The blocks within reach of a transaction.
 #[derive(Clone, Copy)]
 pub struct BlockTable<'t> {
     tx: Transaction<'t>,
@@ -66,12 +67,12 @@ pub enum WalkFrom<'a> {
 }
 
 impl<'t> BlockTable<'t> {
-    /// Of a transaction.
+    /// The blocks within reach of `tx`.
     pub fn new(tx: Transaction<'t>, context: Context<'t>) -> BlockTable<'t> {
         BlockTable { tx, context }
     }
 
-    /// The string in chunks that the body of its key's row names.
+    /// The string in chunks named by the body of a key's row.
     pub fn string(&self, body: &[u8]) -> Result<ChunkedString<'t>, Abort> {
         ChunkedString::from_body(self.tx, self.context, body)
     }
@@ -86,11 +87,10 @@ impl<'t> BlockTable<'t> {
         rows.iter().map(|row| self.block(row)).collect()
     }
 
-    /// The block in which an element of this place lies, if there is one that begins there or
-    /// before.
+    /// The block in which an element of this place lies, if a block begins there or before.
     ///
     /// # Errors
-    /// A conflict, or the transaction has copied too much; as of all that follow.
+    /// A conflict, or the transaction has copied too much; the same holds for the functions below.
     pub fn at(&self, run: u64, place: &[u8]) -> Result<Option<Block<'t>>, Abort> {
         self.context.check_copied()?;
         let (from, to) = ([run.into()], [run.into(), place.into()]);
@@ -98,14 +98,14 @@ impl<'t> BlockTable<'t> {
         Ok(scan.descending().limit(1).rows()?.first().map(|row| self.block(row)))
     }
 
-    /// The block of this low key, if there is one.
+    /// The block with this low key, if there is one.
     pub fn get(&self, run: u64, low: &[u8]) -> Result<Option<Block<'t>>, Abort> {
         self.context.check_copied()?;
         let row = self.tx.get(self.context.tables.blocks, (run, low))?;
         Ok(row.map(|row| self.block(&row)))
     }
 
-    /// The next blocks in their order, as many as a page has, `limit` at most.
+    /// The next blocks in their order: at most a page, and at most `limit`.
     pub fn next(
         &self,
         run: u64,
@@ -122,8 +122,8 @@ impl<'t> BlockTable<'t> {
         }))
     }
 
-    /// The blocks before a low key, or the last ones, the last first, as many as a page has,
-    /// `limit` at most.
+    /// The blocks before a low key, or the last blocks, in descending order: at most a page, and at
+    /// most `limit`.
     pub fn previous(
         &self,
         run: u64,
@@ -140,7 +140,7 @@ impl<'t> BlockTable<'t> {
         }))
     }
 
-    /// Visits all blocks of a run in their order, until it is told to stop.
+    /// Visits all blocks of a run in their order, until `visit` returns false.
     pub fn walk(
         &self,
         run: u64,
@@ -161,8 +161,8 @@ impl<'t> BlockTable<'t> {
         }
     }
 
-    /// The block that holds the element of a rank, and the rank of its first one. The way leads
-    /// from `start`, or from the first block: it should be near.
+    /// The block with the element of a rank, and the rank of the block's first element. The walk
+    /// leads from `start`, or from the first block: `start` should be near.
     pub fn of_rank(
         &self,
         run: u64,
@@ -201,7 +201,8 @@ impl<'t> BlockTable<'t> {
         Ok((block, begin))
     }
 
-    /// The elements in a run, or in its blocks before a low key, counted without reading them.
+    /// The number of elements in a run, or in its blocks before a low key, counted without reading
+    /// elements.
     pub fn count(&self, run: u64, before: Option<&[u8]>) -> Result<usize, Abort> {
         self.context.check_copied()?;
         let of_run = [run.into()];
@@ -214,7 +215,7 @@ impl<'t> BlockTable<'t> {
         Ok(rows.iter().map(|row| row.get(COUNT) as usize).sum())
     }
 
-    /// Where each block of a run begins, and how many elements it has, without reading these.
+    /// Where each block of a run begins, and how many elements it has, without reading elements.
     pub fn counts(&self, run: u64) -> Result<Vec<(&'t [u8], usize)>, Abort> {
         self.context.check_copied()?;
         let (of_run, columns) = ([run.into()], LOW.only().and(COUNT.only()));
@@ -241,7 +242,7 @@ impl<'t> BlockTable<'t> {
         Ok(())
     }
 
-    /// Adds copies of the blocks of a run to another one, which has none.
+    /// Adds copies of the blocks of a run to the run `to`, an empty run.
     pub fn copy(&self, from: u64, to: u64) -> Result<(), Stop> {
         let mut walk = WalkFrom::First;
         loop {
@@ -256,13 +257,13 @@ impl<'t> BlockTable<'t> {
         }
     }
 
-    /// A number for blocks that belong to a collection beside those of its own number.
+    /// A new number for blocks of a collection beside the blocks of the collection's own number.
     pub fn number_part(&self) -> Result<u64, Abort> {
         self.context.count_written_bytes(size_of::<u64>(), size_of::<u32>(), 1);
         self.tx.insert(self.context.tables.collections, &[PART.into()])
     }
 
-    /// The blocks of a number are garbage.
+    /// Marks the blocks of a number as garbage.
     pub fn discard(&self, number: u64) -> Result<(), Abort> {
         self.context.count_written_bytes(0, size_of::<u64>(), 1);
         self.context.effects.borrow_mut().discarded = true;
@@ -272,7 +273,7 @@ impl<'t> BlockTable<'t> {
     /// Adds a block where none begins.
     ///
     /// # Errors
-    /// A single element is too long for a row; as of [`BlockTable::change`].
+    /// A single element is too long for a row; and the errors of [`BlockTable::change`].
     pub fn add(&self, run: u64, low: &[u8], count: usize, body: &[u8]) -> Result<(), Stop> {
         self.check(low, body, 1)?;
         let row = [run.into(), low.into(), (count as u32).into(), body.into()];
@@ -283,7 +284,7 @@ impl<'t> BlockTable<'t> {
     pub fn change(&self, run: u64, low: &[u8], count: usize, body: &[u8]) -> Result<(), Stop> {
         self.check(low, body, super::keyspace::COPIES_OF_A_CHANGE)?;
         let sets = [COUNT.set(count as u32), BODY.set(body)];
-        // It was read before: if it is not there now, it was deleted meanwhile.
+        // The block was read before: if it is absent now, it was deleted meanwhile.
         match self.tx.update(self.context.tables.blocks, (run, low), &sets)? {
             true => Ok(()),
             false => Err(Abort::Conflict.into()),
@@ -307,11 +308,11 @@ pub fn block_bytes(table: BlockTable<'_>, run: u64) -> Result<usize, Abort> {
     Ok(bytes)
 }
 
-/// Shown the low key and the body of a block.
+/// A function called with the low key and the body of a block.
 pub type VisitBlock<'v> = &'v mut dyn FnMut(&[u8], &[u8]) -> Result<(), Abort>;
 
-/// Removes the first blocks of a run, as many as `most` at most, once they were shown. Returns how
-/// many.
+/// Removes the first blocks of a run, at most `most`, after a call of `visit` with each. Returns
+/// the number of removed blocks.
 pub fn remove_first(
     tx: &Transaction<'_>,
     table: hyades::Table,
@@ -331,11 +332,11 @@ pub fn remove_first(
     Ok(rows.len())
 }
 
-/// Divides elements into blocks, where they may be cut. `sizes` are their bytes; `cuts(n)` says
-/// whether a block may begin with element `n`. Each block has at most [`MOST_BLOCK_BYTES`] where
-/// cuts allow it.
+/// Divides elements into blocks, where cuts are allowed. `sizes` are the bytes of the elements;
+/// `cuts(n)` says whether a block may begin with element `n`. Each block has at most
+/// [`MOST_BLOCK_BYTES`] where cuts allow it.
 pub fn divide(sizes: &[usize], cuts: impl Fn(usize) -> bool) -> Vec<Range<usize>> {
-    // One that has just outgrown its block is cut in two halves.
+    // A block just grown too large is cut in two halves.
     let wanted = match sizes.iter().sum::<usize>() {
         total if total <= MOST_BLOCK_BYTES => MOST_BLOCK_BYTES,
         total if total <= 2 * FILLED_BLOCK_BYTES => total / 2,
@@ -344,12 +345,12 @@ pub fn divide(sizes: &[usize], cuts: impl Fn(usize) -> bool) -> Vec<Range<usize>
     divide_at(sizes, wanted, cuts)
 }
 
-/// As [`divide`], into full blocks; the last has what is left.
+/// As [`divide`], into full blocks; the last block has the rest.
 pub fn fill(sizes: &[usize], cuts: impl Fn(usize) -> bool) -> Vec<Range<usize>> {
     divide_at(sizes, MOST_BLOCK_BYTES, cuts)
 }
 
-/// As [`fill`], but the first block has what is left.
+/// As [`fill`], but the first block has the rest.
 pub fn fill_backward(sizes: &[usize], cuts: impl Fn(usize) -> bool) -> Vec<Range<usize>> {
     let end = sizes.len();
     let backward: Vec<usize> = sizes.iter().rev().copied().collect();
@@ -357,9 +358,9 @@ pub fn fill_backward(sizes: &[usize], cuts: impl Fn(usize) -> bool) -> Vec<Range
     pieces.map(|piece| end - piece.end..end - piece.start).collect()
 }
 
-/// As [`divide`], where the elements `old` were a block. If it was well filled and others were
-/// added before or behind it alone, it stays as it is: elements that arrive in ascending or
-/// descending order leave full blocks behind, not halves.
+/// As [`divide`], where the elements `old` were a block. If the block was well filled and elements
+/// were added only before or behind the block, the block stays: elements in ascending or descending
+/// order leave full blocks behind, not halves.
 pub fn divide_grown(
     sizes: &[usize],
     old: Range<usize>,
@@ -379,7 +380,7 @@ pub fn divide_grown(
     pieces
 }
 
-/// Divides elements into blocks that have `wanted` bytes or a few more, none if there are none.
+/// Divides elements into blocks of `wanted` bytes or a few more; no elements make no block.
 fn divide_at(sizes: &[usize], wanted: usize, cuts: impl Fn(usize) -> bool) -> Vec<Range<usize>> {
     let (mut pieces, mut begin, mut bytes) = (Vec::new(), 0, 0);
     for (at, size) in sizes.iter().enumerate() {
@@ -441,7 +442,7 @@ mod tests {
         }
     }
 
-    /// A block at its limit and one past it, that has grown in front, behind, and in between.
+    /// A block at the limit, and a block past the limit, grown in front, behind, and in between.
     #[test]
     fn a_block_that_grows_at_an_end_stays_full() {
         let full = vec![16; MOST_BLOCK_BYTES / 16];
@@ -455,7 +456,7 @@ mod tests {
         let halves = divide(&more, all);
         assert_eq!(divide_grown(&more, 0..count + 1, all), halves);
         assert_eq!(halves.len(), 2);
-        // Where it may not be cut, and a block that is not well filled.
+        // Where a cut is not allowed, and a block that is not well filled.
         assert_eq!(divide_grown(&more, 0..count, |at| at < count), halves);
         let few = FILLED_BLOCK_BYTES / 16 - 1;
         assert_eq!(divide_grown(&more, 0..few, all), halves);

@@ -1,10 +1,10 @@
-//! Chunks: the rows in which a large string lies, 64 KiB of it in each. Those of a string have its
-//! number in common, and each has a place: an access to some bytes touches the chunks that hold
-//! them, whatever the length of the string. The row of its key says its number and its length.
+//! Chunks: the rows of a large string, 64 KiB in each. The chunks of a string share a number, and
+//! each has a place: an access to some bytes touches only the chunks with these bytes, whatever the
+//! length of the string. The row of the key holds the number and the length.
 //!
 //! Invariant: byte `i` of a string is byte `i % CHUNK_BYTES` of the chunk at `i / CHUNK_BYTES`, or
-//! 0 if there is no such chunk, or it ends before. No chunk has a byte behind the end of its
-//! string, and strings in chunks become no shorter: what is behind the end is absent.
+//! 0 if the chunk is absent or ends before. No chunk has a byte behind the end of the string, and
+//! strings in chunks never become shorter: bytes behind the end are absent.
 
 use super::keyspace::{COPIES_OF_A_CHANGE, Context};
 use hyades::{Abort, Column, Table, Transaction};
@@ -14,30 +14,31 @@ use std::ops::Range;
 const PLACE: Column<u32> = Column::at(1);
 const BODY: Column<[u8]> = Column::at(2);
 
-/// What a chunk in memory has beside its bytes: where they end, and the head of its row.
+/// Bytes of a chunk in memory beside its content: where the content ends, and the head of the row.
 const HEAD_BYTES: usize = 16;
 
-/// Bytes of a chunk. With its head a full one takes 64 KiB, which allocators serve without a rest.
+/// Bytes of a chunk. With the head a full chunk takes 64 KiB, which allocators serve without a
+/// rest.
 pub const CHUNK_BYTES: usize = (64 << 10) - HEAD_BYTES;
 
-/// What a chunk takes beside its bytes, about: the record of its row, its key, and its place in the
+/// Memory of a chunk beside the bytes, about: the record of the row, the key, and the place in the
 /// index.
 const BYTES_OF_A_CHUNK: usize = 130;
 
-/// The longest string in the row of its key; longer ones lie in chunks. (Earlier versions kept
-/// longer ones there as well: they lie in chunks once they are changed.)
+/// The longest string in the row of a key; longer strings lie in chunks. (Earlier versions kept
+/// longer strings in the row as well: a change moves them into chunks.)
 pub const LONGEST_IN_ROW: usize = 1 << 20;
 
-/// The longest string there can be: the most that `proto-max-bulk-len` allows.
+/// The longest possible string: the limit of `proto-max-bulk-len`.
 const LONGEST: usize = 1 << 30;
 
-/// What stands for bytes that no chunk holds.
+/// Stands for bytes without a chunk.
 static ZEROS: [u8; CHUNK_BYTES] = [0; CHUNK_BYTES];
 
-/// Looking at the place of an absent chunk counts as copying this many bytes.
+/// Looking up the place of an absent chunk counts as copying this many bytes.
 const BYTES_OF_ABSENCE: usize = 256;
 
-/// A string that lies in chunks, as a transaction reaches it.
+/// A string in chunks, as a transaction reaches it.
 #[derive(Clone, Copy)]
 pub struct ChunkedString<'t> {
     tx: Transaction<'t>,
@@ -47,15 +48,15 @@ pub struct ChunkedString<'t> {
 }
 
 impl<'t> ChunkedString<'t> {
-    /// An empty string of this number, which no other one has or had.
+    /// An empty string with a number not used before.
     pub fn new(tx: Transaction<'t>, context: Context<'t>, number: u64) -> ChunkedString<'t> {
         ChunkedString { tx, context, number, length: 0 }
     }
 
-    /// What the body of its key's row says: number and length.
+    /// Reads number and length from the body of the key's row.
     ///
     /// # Errors
-    /// It is none: a torn view.
+    /// The body is not the body of a string in chunks: a torn view.
     pub fn from_body(
         tx: Transaction<'t>,
         context: Context<'t>,
@@ -63,13 +64,14 @@ impl<'t> ChunkedString<'t> {
     ) -> Result<ChunkedString<'t>, Abort> {
         let body: &[u8; 16] = body.try_into().map_err(|_| Abort::Conflict)?;
         let word = |at: usize| u64::from_le_bytes(body[at..at + 8].try_into().expect("8 bytes"));
-        // A transaction that has set the time of expiry of a key sees that beside a body that
-        // another one has written since. Memory for a length of any bytes would end the process.
+        // A transaction that has set the time of expiry of a key sees the new time beside a body
+        // written since by another transaction. Memory for an arbitrary length would end the
+        // process.
         let length = usize::try_from(word(8)).ok().filter(|length| *length <= LONGEST);
         Ok(ChunkedString { tx, context, number: word(0), length: length.ok_or(Abort::Conflict)? })
     }
 
-    /// The body of its key's row.
+    /// The body of the key's row.
     pub fn body(&self) -> [u8; 16] {
         let mut body = [0; 16];
         body[..8].copy_from_slice(&self.number.to_le_bytes());
@@ -77,12 +79,12 @@ impl<'t> ChunkedString<'t> {
         body
     }
 
-    /// Bytes in it.
+    /// Bytes in the string.
     pub fn len(&self) -> usize {
         self.length
     }
 
-    /// The same, with zeros behind it up to this length.
+    /// The same string, extended with zeros up to this length.
     pub fn extended(self, length: usize) -> ChunkedString<'t> {
         ChunkedString { length: self.length.max(length), ..self }
     }
@@ -94,7 +96,7 @@ impl<'t> ChunkedString<'t> {
     /// The bytes of a chunk, if there is one.
     ///
     /// # Errors
-    /// A conflict, or the transaction has copied too much; as of all that follow.
+    /// A conflict, or the transaction has copied too much; the same holds for the functions below.
     fn chunk(&self, place: usize) -> Result<Option<&'t [u8]>, Abort> {
         self.context.check_copied()?;
         let key = (self.number, place as u32);
@@ -102,14 +104,14 @@ impl<'t> ChunkedString<'t> {
         let body = row.map(|row| row.get(BODY));
         self.context.count_read_bytes(0, body.map_or(BYTES_OF_ABSENCE, <[u8]>::len));
         match body {
-            // Written by this program: a longer one is a torn view.
+            // Chunks are written by this program: a longer body is a torn view.
             Some(body) if body.len() > CHUNK_BYTES => Err(Abort::Conflict),
             body => Ok(body),
         }
     }
 
-    /// Visits the bytes of a range, piece by piece and with the place of each, until it is told to
-    /// stop.
+    /// Visits the bytes of a range, piece by piece with the place of each, until `visit` returns
+    /// false.
     pub fn visit(
         &self,
         range: Range<usize>,
@@ -133,7 +135,7 @@ impl<'t> ChunkedString<'t> {
         Ok(())
     }
 
-    /// An error if a range is more than a loop should read, before it reads any of it.
+    /// An error if a range is more than a loop should read. The check comes before the read.
     pub fn check_loop(&self, range: &Range<usize>) -> Result<(), Abort> {
         self.context.check_loop(range.len())
     }
@@ -154,8 +156,8 @@ impl<'t> ChunkedString<'t> {
         self.tx.overwrite(self.table(), &row)
     }
 
-    /// Writes bytes from `at` on, with zeros before them if that is behind the end. Returns whether
-    /// that has changed a byte.
+    /// Writes bytes from `at` on, with zeros before them if `at` is behind the end. Returns whether
+    /// a byte has changed.
     pub fn write(&mut self, at: usize, bytes: &[u8]) -> Result<bool, Abort> {
         self.context.check_room(bytes.len())?;
         let (mut changed, mut done) = (false, 0);
@@ -169,7 +171,7 @@ impl<'t> ChunkedString<'t> {
         Ok(changed)
     }
 
-    /// Writes bytes into a chunk, from its byte `from` on.
+    /// Writes bytes into a chunk, from byte `from` of the chunk on.
     fn write_piece(&self, place: usize, from: usize, piece: &[u8]) -> Result<bool, Abort> {
         let to = from + piece.len();
         let may_exist = place < self.length.div_ceil(CHUNK_BYTES);
@@ -194,15 +196,15 @@ impl<'t> ChunkedString<'t> {
         body.resize(old.len().max(to), 0);
         body[from..to].copy_from_slice(piece);
         self.context.count_written_bytes(size_of::<u64>(), body.len(), COPIES_OF_A_CHANGE);
-        // The log takes what has changed of it.
+        // The log takes only the changed part of the body.
         match self.tx.update(self.table(), (self.number, place as u32), &[BODY.set(&body[..])])? {
             true => Ok(true),
-            // It was read before: if it is not there now, it was removed meanwhile.
+            // The chunk was read before: if it is absent now, it was removed meanwhile.
             false => Err(Abort::Conflict),
         }
     }
 
-    /// Copies its chunks to a string of this number, which has none yet.
+    /// Copies the chunks to a string with this number, which has no chunks yet.
     pub fn copy(&self, number: u64) -> Result<ChunkedString<'t>, Abort> {
         self.check_loop(&(0..self.length))?;
         let copy = ChunkedString { number, ..*self };
@@ -214,7 +216,7 @@ impl<'t> ChunkedString<'t> {
         Ok(copy)
     }
 
-    /// Bytes of memory that its chunks take, about: none of them is read.
+    /// Bytes of memory of the chunks, about: no chunk is read.
     pub fn bytes(&self) -> Result<usize, Abort> {
         self.context.check_copied()?;
         let of_string = [self.number.into()];
@@ -225,7 +227,7 @@ impl<'t> ChunkedString<'t> {
     }
 }
 
-/// Removes the first chunks of a string, as many as `most` at most. Returns how many.
+/// Removes the first chunks of a string, at most `most`. Returns the number of removed chunks.
 pub fn remove_first(
     tx: &Transaction<'_>,
     table: Table,
@@ -240,17 +242,17 @@ pub fn remove_first(
     Ok(rows.len())
 }
 
-/// A string as it is stored.
+/// A string as stored.
 #[derive(Clone, Copy)]
 pub enum StoredString<'t> {
-    /// In the row of its key.
+    /// In the row of the key.
     InRow(&'t [u8]),
     /// In chunks.
     InChunks(ChunkedString<'t>),
 }
 
 impl<'t> StoredString<'t> {
-    /// Bytes in it.
+    /// Bytes in the string.
     pub fn len(&self) -> usize {
         match self {
             StoredString::InRow(text) => text.len(),
@@ -258,8 +260,8 @@ impl<'t> StoredString<'t> {
         }
     }
 
-    /// Its bytes if they are few enough for a number or the like; none otherwise, which is no
-    /// number either.
+    /// The bytes of a string short enough for a number or the like; otherwise an empty slice, which
+    /// is no number either.
     pub fn short(&self) -> &'t [u8] {
         match self {
             &StoredString::InRow(text) => text,
@@ -267,10 +269,10 @@ impl<'t> StoredString<'t> {
         }
     }
 
-    /// A byte of it; 0 behind its end.
+    /// A byte of the string; 0 behind the end.
     ///
     /// # Errors
-    /// A conflict, or the transaction has copied too much; as of all that follow.
+    /// A conflict, or the transaction has copied too much; the same holds for the functions below.
     pub fn byte(&self, at: usize) -> Result<u8, Abort> {
         if at >= self.len() {
             return Ok(0);
@@ -278,7 +280,7 @@ impl<'t> StoredString<'t> {
         Ok(self.part(at..at + 1)?[0])
     }
 
-    /// The bytes of a range of it.
+    /// The bytes of a range of the string.
     pub fn part(&self, range: Range<usize>) -> Result<Cow<'t, [u8]>, Abort> {
         match self {
             &StoredString::InRow(text) => Ok(Cow::Borrowed(&text[range])),
@@ -290,7 +292,7 @@ impl<'t> StoredString<'t> {
         }
     }
 
-    /// All of it.
+    /// The whole string.
     pub fn whole(&self) -> Result<Cow<'t, [u8]>, Abort> {
         self.part(0..self.len())
     }
@@ -324,7 +326,7 @@ mod tests {
     use super::*;
     use crate::data::stored_tests::Stored;
 
-    /// Such as the body of another value of 16 bytes.
+    /// A body of another kind of value may have 16 bytes as well.
     #[test]
     fn a_length_that_no_string_has_is_a_torn_view() {
         let (stored, text) = (Stored::new(), u64::from_le_bytes(*b"ijklmnop"));

@@ -1,8 +1,8 @@
-//! Collections that lie in blocks. The row of their key holds their number, which names their
-//! blocks; so a key is removed, renamed or flushed without touching the blocks. A collection that
-//! is no value any more is *garbage*: its number stands in a table of that name, written by the
-//! transaction that took its key away, until the reaper has removed the blocks. Strings in chunks
-//! have numbers of the same kind, and are removed in the same way.
+//! Collections in blocks. The row of the key holds a number, which names the blocks; so a key is
+//! removed, renamed or flushed without touching the blocks. A collection without a key is
+//! *garbage*: the transaction that removed the key writes the number into the garbage table, where
+//! it stays until the reaper has removed the blocks. Strings in chunks have numbers of the same
+//! kind, and are removed in the same way.
 //!
 //! Invariant: the blocks and chunks of a number belong to exactly one key, or the number is
 //! garbage.
@@ -15,22 +15,22 @@ use super::member_values::MemberValues;
 use hyades::{Abort, Column, Session, Transaction};
 
 const NUMBER: Column<u64> = Column::at(0);
-/// Of the row of a collection.
+/// The type in a row of the table of collections.
 const KIND: Column<u32> = Column::at(0);
 
 /// Blocks or chunks removed by one transaction of the reaper.
 const BATCH: usize = 128;
 
-/// Most bytes of a collection that is packed in its key's row.
+/// Most bytes of a collection packed in its key's row.
 pub const MOST_PACKED_BYTES: usize = 2 << 10;
 
-/// What the row of a key says of a hash, set or sorted set in blocks: number and secret.
+/// The body of the key's row of a hash, set or sorted set in blocks: number and secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Collection {
-    /// Names its runs.
+    /// Names the runs.
     pub number: u64,
-    /// That of the order of its members. It stays with the key when the blocks are written anew, so
-    /// that a scan goes on where it was.
+    /// The secret of the order of the members. It stays with the key when the blocks are written
+    /// anew, so that a scan continues at its place.
     pub secret: u64,
 }
 
@@ -38,7 +38,7 @@ impl Collection {
     /// Reads the body of a row.
     ///
     /// # Errors
-    /// It is none: a torn view.
+    /// The body is not that of a collection in blocks: a torn view.
     pub fn from_body(body: &[u8]) -> Result<Collection, Abort> {
         let body: &[u8; 16] = body.try_into().map_err(|_| Abort::Conflict)?;
         let word = |at: usize| u64::from_le_bytes(body[at..at + 8].try_into().expect("8 bytes"));
@@ -50,27 +50,29 @@ impl Collection {
         [self.number.to_le_bytes(), self.secret.to_le_bytes()].concat()
     }
 
-    /// Its members by name, perhaps with values: those of a hash, or the scores of a sorted set.
+    /// The members by name, perhaps with values: the values of a hash, or the scores of a sorted
+    /// set.
     pub fn members(self, table: BlockTable<'_>, values: MemberValues) -> MemberRun<'_> {
         let (number, order) = (first_run(self.number), MemberOrder::Hashed(self.secret));
         MemberRun { table, number, order, values }
     }
 
-    /// The members of a sorted set by score: each is the bytes of its score and its own.
+    /// The members of a sorted set by score: each is the bytes of the score, then the bytes of the
+    /// member.
     pub fn by_score(self, table: BlockTable<'_>) -> MemberRun<'_> {
         let (number, order) = (first_run(self.number) + 1, MemberOrder::Sorted);
         MemberRun { table, number, order, values: MemberValues::None }
     }
 }
 
-/// The first of the two runs of a collection. Numbers are given out one after the other, so they
-/// stay below 2^63.
+/// The first of the two runs of a collection. Numbers are given out consecutively, so they stay
+/// below 2^63.
 pub fn first_run(number: u64) -> u64 {
     number << 1
 }
 
-/// The first byte of the low key of a block in the second run of a stream that begins with the
-/// number of a part of it: of a group.
+/// The first byte of the low key of a block, in the second run of a stream, whose body begins with
+/// the number of a part of the stream: of a group.
 pub const PART: u8 = 1;
 
 fn part_of(low: &[u8], body: &[u8]) -> Option<u64> {
@@ -78,33 +80,33 @@ fn part_of(low: &[u8], body: &[u8]) -> Option<u64> {
     Some(u64::from_le_bytes(*number))
 }
 
-/// The number of the collection is garbage. `body` is that of its key's row, of whatever type.
+/// Marks the number of the collection as garbage. `body` is the body of its key's row, of any type.
 pub fn discard(tx: &Transaction<'_>, tables: Tables, body: &[u8]) -> Result<(), Abort> {
     let number = body.first_chunk::<8>().ok_or(Abort::Conflict)?;
     tx.overwrite(tables.garbage, &[u64::from_le_bytes(*number).into()])
 }
 
-/// Removes some blocks or chunks that are garbage. Returns whether there are more.
+/// Removes some blocks or chunks that are garbage. Returns whether garbage is left.
 #[cfg(any(test, feature = "torture"))]
 pub fn remove_garbage(session: &mut Session, tables: Tables) -> Result<bool, hyades::Error> {
     remove_part(session, tables).map(|part| part != GarbagePart::None)
 }
 
-/// What [`remove_part`] has removed.
+/// The result of [`remove_part`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GarbagePart {
-    /// There was nothing.
+    /// There was no garbage.
     None,
     /// Some blocks or chunks.
     Some,
-    /// The last ones of a collection or a string.
+    /// The last blocks or chunks of a collection or a string.
     Last,
 }
 
-/// Removes blocks or chunks that are garbage, those of one collection or string, a batch at most.
+/// Removes garbage blocks or chunks of one collection or string, a batch at most.
 ///
 /// # Errors
-/// Those of a transaction.
+/// The errors of a transaction.
 pub fn remove_part(session: &mut Session, tables: Tables) -> Result<GarbagePart, hyades::Error> {
     let (part, ticket) = session.submit(|tx| {
         let rows = tx.scan(tables.garbage).limit(1).rows()?;
@@ -132,12 +134,12 @@ pub fn remove_part(session: &mut Session, tables: Tables) -> Result<GarbagePart,
         if left > 0 {
             tx.delete(tables.garbage, number)?;
             tx.delete(tables.collections, number)?;
-            // A part of a collection has no type, and is none by itself.
+            // A part of a collection has no type, and is no collection by itself.
             return Ok(kind.map_or(GarbagePart::Some, |_| GarbagePart::Last));
         }
         Ok(GarbagePart::Some)
     })?;
-    // It tells no client anything: it may become durable when it likes.
+    // No client is told of the removal: it may become durable at any time.
     drop(ticket);
     Ok(part)
 }

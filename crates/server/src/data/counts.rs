@@ -1,5 +1,6 @@
-//! Numbers of keys, by generation. They are kept beside the tables: counted when the server starts,
-//! and changed after each commit, so that no transaction conflicts over a counter.
+//! Numbers of keys, by generation. The numbers are kept beside the tables: they are counted when
+//! the server starts and changed after each commit, so that no transaction conflicts over a
+//! counter.
 
 use hyades_platform::sync::Unpoisoned;
 use std::collections::HashMap;
@@ -23,7 +24,7 @@ pub struct CountChange {
     pub generation: u64,
     /// Change of the number of keys.
     pub keys: i64,
-    /// Change of the number of keys that expire.
+    /// Change of the number of keys with an expiry.
     pub expiring: i64,
 }
 
@@ -41,8 +42,8 @@ impl KeyCounts {
         counters.expiring.fetch_add(change.expiring, Relaxed);
     }
 
-    /// The number of keys of a generation, and of those that expire. Keys that have expired count
-    /// until they are removed.
+    /// The number of keys of a generation, and of keys with an expiry. Expired keys count until
+    /// they are removed.
     pub fn of(&self, generation: u64) -> (i64, i64) {
         let counters = self.0.read().unpoisoned().get(&generation).cloned();
         counters.map_or((0, 0), |numbers| {
@@ -61,14 +62,14 @@ impl KeyCounts {
         counters.values().map(|numbers| numbers.keys.load(Relaxed)).sum::<i64>().max(0)
     }
 
-    /// The number of keys of all generations that expire.
+    /// The number of keys with an expiry of all generations.
     pub fn expiring(&self) -> i64 {
         let counters = self.0.read().unpoisoned();
         counters.values().map(|numbers| numbers.expiring.load(Relaxed)).sum::<i64>().max(0)
     }
 
-    /// Forgets the generations that `is_dead` names, if they have no keys left. Returns whether any
-    /// is left that has keys.
+    /// Forgets the generations that `is_dead` names, if they have no keys left. Returns whether a
+    /// dead generation is left that has keys.
     pub fn forget(&self, is_dead: impl Fn(u64) -> bool) -> bool {
         let mut counters = self.0.write().unpoisoned();
         counters

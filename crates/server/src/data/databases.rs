@@ -1,6 +1,6 @@
-//! Databases are generations of keys: to flush one is to give it a new generation, and to swap two
-//! is to swap their generations. Both are transactions of a few rows, however many keys there are;
-//! the reaper removes the keys of generations that no database has.
+//! Databases are generations of keys: a flush gives a database a new generation, and a swap
+//! exchanges two generations. Both are transactions of a few rows, however many keys there are; the
+//! reaper removes the keys of generations that no database has.
 
 use super::Tables;
 use hyades::{Abort, Column, Transaction};
@@ -10,7 +10,7 @@ const GENERATION: Column<u64> = Column::at(1);
 /// The row that holds the next generation.
 const NEXT: u32 = u32::MAX;
 
-/// The first generation that is given out: a database that was never flushed has its own number.
+/// The first generation given out by a flush: a database that was never flushed has its own number.
 pub const FIRST_GIVEN: u64 = 1 << 32;
 
 /// The generation of a database.
@@ -23,7 +23,7 @@ fn set(tx: &Transaction<'_>, tables: Tables, database: u32, generation: u64) -> 
     tx.overwrite(tables.databases, &[database.into(), generation.into()])
 }
 
-/// Writes the generation of a database as it is.
+/// Writes the generation of a database unchanged.
 pub fn touch(tx: &Transaction<'_>, tables: Tables, database: u32) -> Result<(), Abort> {
     set(tx, tables, database, generation(tx, tables, database)?)
 }
@@ -50,7 +50,7 @@ pub fn swap(tx: &Transaction<'_>, tables: Tables, a: u32, b: u32) -> Result<(), 
     set(tx, tables, b, of_a)
 }
 
-/// The generations that databases have, and the first that no database may have yet.
+/// The generations of the databases, and the first generation that no database may have yet.
 pub fn live(
     tx: &Transaction<'_>,
     tables: Tables,

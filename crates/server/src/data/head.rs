@@ -1,4 +1,4 @@
-//! The head of a value: its type, its form, and when it expires, in one word.
+//! The head of a value: type, form and time of expiry in one word.
 
 /// The type of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -10,7 +10,7 @@ pub enum Kind {
     List = 1,
     /// A set of strings.
     Set = 2,
-    /// Fields with their values.
+    /// Fields with values.
     Hash = 3,
     /// Members by score.
     SortedSet = 4,
@@ -23,7 +23,7 @@ pub const KINDS: [Kind; 6] =
     [Kind::String, Kind::List, Kind::Set, Kind::Hash, Kind::SortedSet, Kind::Stream];
 
 impl Kind {
-    /// The name that TYPE replies.
+    /// The reply of TYPE.
     pub fn name(self) -> &'static str {
         match self {
             Kind::String => "string",
@@ -35,7 +35,7 @@ impl Kind {
         }
     }
 
-    /// Whether a value that is too large for the row of its key lies in chunks, not in blocks.
+    /// Whether a value too large for the row of a key lies in chunks, not in blocks.
     pub fn is_in_chunks(self) -> bool {
         match self {
             Kind::String => true,
@@ -43,8 +43,8 @@ impl Kind {
         }
     }
 
-    /// Whether each change of a value writes the row of its key, wherever its elements lie: that of
-    /// a list has the number of its elements.
+    /// Whether each change of a value writes the row of the key, wherever the elements lie: the row
+    /// of a list has the number of elements.
     pub fn writes_row(self) -> bool {
         match self {
             Kind::List => true,
@@ -66,21 +66,21 @@ impl Kind {
     }
 }
 
-/// How a value is represented, as far as OBJECT ENCODING tells it apart.
+/// The representation of a value, as far as OBJECT ENCODING distinguishes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Form {
-    /// As its content suggests.
+    /// As the content suggests.
     Plain = 0,
-    /// A string that was changed in place.
+    /// A string changed in place.
     Raw = 1,
-    /// A collection that lies in blocks.
+    /// A collection in blocks.
     Blocks = 2,
-    /// A string that lies in chunks.
+    /// A string in chunks.
     Chunks = 3,
-    /// A packed hash some of whose fields expire.
+    /// A packed hash with expiring fields.
     Timed = 4,
-    /// A hash in blocks some of whose fields expire, or did.
+    /// A hash in blocks with fields that expire, or did.
     TimedBlocks = 5,
 }
 
@@ -88,7 +88,7 @@ const FORMS: [Form; 6] =
     [Form::Plain, Form::Raw, Form::Blocks, Form::Chunks, Form::Timed, Form::TimedBlocks];
 
 impl Form {
-    /// Whether the value lies in rows of its own, which the row of its key names by a number.
+    /// Whether the value lies in rows of its own, named by a number in the row of the key.
     pub fn is_numbered(self) -> bool {
         matches!(self, Form::Blocks | Form::Chunks | Form::TimedBlocks)
     }
@@ -99,21 +99,21 @@ impl Form {
     }
 }
 
-/// Bits 0 to 3: kind; 4 to 7: form; 8: watched; 9 to 15: unused, 0; 16 to 63: when it expires, in
+/// Bits 0 to 3: kind; 4 to 7: form; 8: watched; 9 to 15: unused, 0; 16 to 63: the time of expiry in
 /// milliseconds since 1970, 0 if never.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Head(u64);
 
-/// The latest time of expiry, in the year 10889. Later ones are taken for it.
+/// The latest time of expiry, in the year 10889. Later times are lowered to this value.
 const LATEST: i64 = (1 << 48) - 1;
 
 impl Head {
-    /// The head of a value that does not expire.
+    /// The head of a value without an expiry.
     pub const fn new(kind: Kind, form: Form) -> Head {
         Head(kind as u64 | (form as u64) << 4)
     }
 
-    /// Reads a head. `None` if it is none: of a view that is torn, or of a later version.
+    /// Reads a head. `None` if the word is no head: of a torn view, or of a later version.
     pub fn from_word(word: u64) -> Option<Head> {
         let (kind, form) = (word & 0xf, word >> 4 & 0xf);
         let is_known = kind < KINDS.len() as u64 && form < FORMS.len() as u64;
@@ -135,39 +135,39 @@ impl Head {
         FORMS[(self.0 >> 4 & 0xf) as usize]
     }
 
-    /// Whether a change of a block of the value writes its key's row as well, so that the row's
-    /// version tells of the change.
+    /// Whether a change of a block of the value writes the key's row as well, so that the change
+    /// shows in the row's version.
     pub fn is_watched(self) -> bool {
         self.0 >> 8 & 1 == 1
     }
 
-    /// The same, watched.
+    /// The same head, watched.
     pub fn watched(self) -> Head {
         Head(self.0 | 1 << 8)
     }
 
-    /// The same, not watched.
+    /// The same head, not watched.
     pub fn unwatched(self) -> Head {
         Head(self.0 & !(1 << 8))
     }
 
-    /// When it expires, in milliseconds since 1970.
+    /// The time of expiry, in milliseconds since 1970.
     pub fn expires(self) -> Option<i64> {
         Some((self.0 >> 16) as i64).filter(|at| *at > 0)
     }
 
-    /// Whether it has expired at `now_ms`.
+    /// Whether the value has expired at `now_ms`.
     pub fn is_expired(self, now_ms: i64) -> bool {
         self.expires().is_some_and(|at| at <= now_ms)
     }
 
-    /// The same with another time of expiry.
+    /// The same head with another time of expiry.
     pub fn with_expiry(self, at_ms: Option<i64>) -> Head {
         let at = at_ms.map_or(0, |at| at.clamp(1, LATEST) as u64);
         Head(self.0 & 0xffff | at << 16)
     }
 
-    /// The same with another form.
+    /// The same head with another form.
     pub fn with_form(self, form: Form) -> Head {
         Head(self.0 & !0xf0 | (form as u64) << 4)
     }

@@ -1,5 +1,5 @@
-//! The keys of a database, as a transaction sees them at a moment: a key that has expired is
-//! absent, and is overwritten or removed by whichever command writes there next.
+//! The keys of a database, as a transaction sees them at a moment: an expired key is absent, and
+//! the next command that writes there overwrites or removes the row.
 
 mod effects;
 mod entry;
@@ -29,27 +29,28 @@ use std::cell::{Cell, RefCell};
 const HEAD: Column<u64> = Column::at(2);
 const BODY: Column<[u8]> = Column::at(3);
 
-/// A value without its key.
+/// A value without the key.
 const VALUE: Columns = HEAD.only().and(BODY.only());
 
 /// The longest key in bytes.
 pub const LONGEST_KEY: usize = 1 << 20;
 
-/// The longest body of a row in bytes; with its key it fits into the row.
+/// The longest body of a row in bytes; with the longest key the body fits into the row.
 pub const LONGEST_BODY: usize = (16 << 20) - LONGEST_KEY - 64;
 
-/// What an access takes beside the bytes of its key and its value, about.
+/// Bytes of an access beside the bytes of key and value, about.
 const ACCESS_BYTES: usize = 24;
 
-/// A change in a transaction is copied as often: by itself, merged with those before it, and the
-/// row that results.
+/// Copies of a change in a transaction: the change, the change merged with earlier changes, and the
+/// resulting row.
 pub const COPIES_OF_A_CHANGE: usize = 3;
 
-/// Most bytes that a transaction copies on an event loop: with more it goes to another thread.
+/// Most bytes copied by a transaction on an event loop: beyond, the transaction goes to another
+/// thread.
 pub const MOST_COPIED_ON_LOOP: usize = 1 << 20;
 
-/// Most bytes that any transaction copies: it keeps them until it ends. They suffice to copy a
-/// string of 512 MiB. (Tests do with less.)
+/// Most bytes copied by any transaction: the copies stay until the transaction ends. The limit
+/// suffices to copy a string of 512 MiB. (Tests do with less.)
 pub const MOST_COPIED: usize = if cfg!(test) { 64 << 20 } else { (1 << 30) + (1 << 20) };
 
 /// The abort of an access beyond [`MOST_COPIED_ON_LOOP`].
@@ -58,14 +59,14 @@ pub const TOO_MUCH_FOR_LOOP: Abort = Abort::User(1);
 /// The abort of an access beyond [`MOST_COPIED`].
 pub const TOO_MUCH: Abort = Abort::User(2);
 
-/// Why a command ends without its reply.
+/// Why a command ends without a reply.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Stop {
     /// The engine ended the operation.
     Abort(Abort),
     /// The client gets this error.
     Error(Cow<'static, str>),
-    /// The client gets this error, and what the command has done before stays.
+    /// The client gets this error, and earlier changes of the command stay.
     ErrorKept(Cow<'static, str>),
 }
 
@@ -90,7 +91,7 @@ impl From<String> for Stop {
 /// The error of a command on a value of another type.
 pub const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
 
-/// What a transaction of commands is given.
+/// The context of a transaction of commands.
 #[derive(Clone, Copy)]
 pub struct Context<'t> {
     /// The tables.
@@ -99,41 +100,42 @@ pub struct Context<'t> {
     pub now_ms: i64,
     /// The number of databases.
     pub databases: u32,
-    /// Longest string that a client may build, in bytes.
+    /// The longest string a client may build, in bytes.
     pub longest: usize,
-    /// What is packed in the rows of keys.
+    /// The limits of values packed in the rows of keys.
     pub packed: PackedLimits,
     /// Numbers of keys.
     pub counts: &'t KeyCounts,
-    /// Gathers what is applied after the commit.
+    /// Gathers the effects to apply after the commit.
     pub effects: &'t RefCell<Effects>,
-    /// Clients wait: the keys that they may wait for are noted.
+    /// Clients wait: keys that may be waited for are noted.
     pub names_filled: bool,
-    /// Classes of keyspace events that are wanted.
+    /// The wanted classes of keyspace events.
     pub events: EventClasses,
-    /// Clients track: the keys that are written are noted.
+    /// Clients track: written keys are noted.
     pub tracks: bool,
     /// The command has waited for an element, and runs again.
     pub has_waited: bool,
-    /// The transaction is that of MULTI and EXEC.
+    /// The transaction is one of MULTI and EXEC.
     pub is_exec: bool,
     /// The command is run by a script.
     pub is_script: bool,
-    /// The transaction may take its time: it holds up no event loop.
+    /// The transaction may take long: no event loop runs it.
     pub is_patient: bool,
-    /// The commands repeat those of another server, which decides what has expired: here nothing
-    /// does.
+    /// The commands repeat those of another server, which decides about expiry: here nothing
+    /// expires.
     pub is_import: bool,
 }
 
 impl Context<'_> {
-    /// An error if the transaction has copied more than it may. Each command looks its keys up
-    /// before it writes, so it is enough to check there.
+    /// An error if the transaction has copied more than allowed. Each command looks keys up before
+    /// a write, so a check at the lookup is enough.
     pub fn check_copied(&self) -> Result<(), Abort> {
         self.check_room(0)
     }
 
-    /// The same, if it copied this many bytes more: what is long is not begun in vain.
+    /// As `check_copied`, with `bytes` more to copy: a long operation is not begun in
+    /// vain.
     pub fn check_room(&self, bytes: usize) -> Result<(), Abort> {
         match self.effects.borrow().copied.saturating_add(bytes) {
             copied if copied > MOST_COPIED_ON_LOOP && !self.is_patient => Err(TOO_MUCH_FOR_LOOP),
@@ -142,19 +144,19 @@ impl Context<'_> {
         }
     }
 
-    /// An error if what may copy this many bytes is for no loop. A thread that may take its time
+    /// An error if an operation that may copy `bytes` is too long for a loop. A patient transaction
     /// goes on until it has copied too much.
     pub fn check_loop(&self, bytes: usize) -> Result<(), Abort> {
         if self.is_patient { Ok(()) } else { self.check_room(bytes) }
     }
 
-    /// What expires at this time or earlier has expired: nothing has in a live import, where the
-    /// primary says what is removed.
+    /// Values with this or an earlier time of expiry have expired: none has in a live import, where
+    /// the primary decides about removals.
     pub fn expired_until_ms(&self) -> i64 {
         if self.is_import { 0 } else { self.now_ms }
     }
 
-    /// Whether a value is absent that expires at this time.
+    /// Whether a value with this time of expiry is absent.
     pub fn has_passed(&self, at_ms: i64) -> bool {
         at_ms <= self.expired_until_ms()
     }
@@ -219,7 +221,7 @@ impl<'t> Keyspace<'t> {
         self.tx
     }
 
-    /// What it was given.
+    /// The context of the transaction.
     pub fn context(&self) -> &Context<'t> {
         &self.context
     }
@@ -234,32 +236,32 @@ impl<'t> Keyspace<'t> {
         self.database
     }
 
-    /// The generation of its keys.
+    /// The generation of the keys.
     pub fn generation(&self) -> u64 {
         self.generation.get()
     }
 
-    /// The number of keys, those included that have expired and were not removed yet.
+    /// The number of keys, including expired keys not removed yet.
     pub fn count_keys(&self) -> i64 {
         let generation = self.generation.get();
         let effects = self.context.effects.borrow();
         let own = effects.counts.iter().find(|change| change.generation == generation);
-        // Another thread may not have counted yet what it has committed, and is removed here.
+        // A key removed here may come from another thread's commit, not counted there yet.
         (self.context.counts.of(generation).0 + own.map_or(0, |change| change.keys)).max(0)
     }
 
-    /// Announces that a key will be looked up.
+    /// Announces a lookup of a key.
     pub fn prefetch(&self, key: &[u8]) {
         self.tx.prefetch(self.context.tables.keys, (self.generation.get(), key), VALUE);
     }
 
     fn head_of(&self, word: u64) -> Result<Head, Abort> {
-        // Written by this program: another word is a torn view, which is not validated.
+        // Heads are written by this program: another word is a torn view, which is not validated.
         Head::from_word(word).ok_or(Abort::Conflict)
     }
 
-    /// Counts steps that a command takes beside its accesses, as if each copied a few bytes: what
-    /// arguments multiply is bounded as well.
+    /// Counts steps of a command beside its accesses, as if each copied a few bytes: work
+    /// multiplied by arguments is bounded as well.
     ///
     /// # Errors
     /// As [`Keyspace::find`].
@@ -286,13 +288,13 @@ impl<'t> Keyspace<'t> {
         Ok(entry)
     }
 
-    /// Whether all fields of a hash have expired, some of which may.
+    /// Whether all fields of a hash with expiring fields have expired.
     #[cold]
     fn is_over(&self, head: Head, body: &[u8]) -> Result<bool, Abort> {
         field_times::is_over(head, body, self.blocks(), self.context.expired_until_ms())
     }
 
-    /// Whether a key of this head is absent: it has expired, or each field of its hash has.
+    /// Whether a key with this head is absent: the key, or each field of its hash, has expired.
     fn is_absent(&self, key: &[u8], head: Head) -> Result<bool, Abort> {
         if !head.form().is_timed() {
             return Ok(self.context.has_expired(head));
@@ -300,7 +302,7 @@ impl<'t> Keyspace<'t> {
         Ok(!self.find(key)?.exists())
     }
 
-    /// Looks a key up without its body.
+    /// Looks a key up without the body.
     ///
     /// # Errors
     /// As [`Keyspace::find`].
@@ -311,7 +313,7 @@ impl<'t> Keyspace<'t> {
         let row = self.tx.get_columns(self.context.tables.keys, place, HEAD.only())?;
         let head = row.map_or(Ok(None), |row| self.head_of(row.get(HEAD)).map(Some))?;
         if head.is_some_and(|head| head.form().is_timed()) {
-            // Whether it is there depends on its fields.
+            // Whether the hash exists depends on its fields.
             return self.find(key);
         }
         Ok(Entry::new(self, key, head, &[]))
@@ -322,7 +324,7 @@ impl<'t> Keyspace<'t> {
         self.context.counts
     }
 
-    /// Looks a key up for a command that reads, and counts whether it exists.
+    /// Looks a key up for a reading command, and counts whether the key exists.
     pub fn read<'s>(&'s self, key: &'s [u8]) -> Result<Entry<'t, 's>, Abort> {
         let entry = self.find(key)?;
         self.count_read(&entry);
@@ -346,7 +348,7 @@ impl<'t> Keyspace<'t> {
         }
     }
 
-    /// A number for a collection or a string, which no other one has or had.
+    /// A number for a collection or a string, never used before.
     pub fn number_collection(&self, kind: Kind) -> Result<u64, Abort> {
         self.context.count_written_bytes(size_of::<u64>(), size_of::<u32>(), 1);
         self.tx.insert(self.context.tables.collections, &[(kind as u32).into()])
@@ -374,8 +376,8 @@ impl<'t> Keyspace<'t> {
         self.reopen()
     }
 
-    /// Has commands that follow in the same transaction see the generation as it is now: databases
-    /// were flushed or swapped, by a script perhaps in another view, or that was taken back.
+    /// Makes later commands of the transaction see the current generation: databases were flushed
+    /// or swapped, perhaps by a script in another view, or a flush or swap was taken back.
     ///
     /// # Errors
     /// A conflict.

@@ -1,6 +1,7 @@
-//! Lists that do not fit into the row of their key: the row holds how many elements there are and
-//! those at both ends, and blocks hold what lies between, in the order of their numbers. A push or
-//! a pop writes the row; once in a while an end outgrows it or runs out, and a block is written.
+//! Lists too long for the row of their key: the row holds the number of elements and the elements
+//! at both ends, and blocks hold the elements between, in the order of the blocks' numbers. A push
+//! or a pop writes the row; once in a while an end grows too large or becomes empty, and a block is
+//! written.
 
 use super::blocks::{
     Block, BlockTable, MOST_BLOCK_BYTES, PAGE, WalkFrom, block_bytes, divide, fill, fill_backward,
@@ -14,17 +15,17 @@ use std::collections::VecDeque;
 /// Most bytes at each end.
 const MOST_END_BYTES: usize = 1 << 10;
 
-/// Bytes that stay at an end that has outgrown the row, or are moved to one that has run out.
+/// Bytes left at an end too large for the row, or moved to an empty end.
 const KEPT_END_BYTES: usize = MOST_END_BYTES / 2;
 
 /// The number between the first blocks on either side.
 const MIDDLE: u64 = 1 << 63;
 
-/// From the number of a block at an end to the next one. Between them there is room for the parts
-/// of blocks that are divided. (Tests run out of it.)
+/// From the number of a block at an end to the next number. The numbers between leave room for
+/// parts of divided blocks. (Tests use this room up.)
 const STRIDE: u64 = if cfg!(test) { 8 } else { 1 << 32 };
 
-/// From the number of a block to that of its second part, at most.
+/// From the number of a block to the number of the block's second part, at most.
 const SHORT_STRIDE: u64 = if cfg!(test) { 2 } else { 1 << 16 };
 
 /// An end of a list.
@@ -32,19 +33,19 @@ const SHORT_STRIDE: u64 = if cfg!(test) { 2 } else { 1 << 16 };
 pub enum End {
     /// The first element.
     Left,
-    /// The last one.
+    /// The last element.
     Right,
 }
 
-/// A list that is changed. Its blocks are written at once, its row is [`LongList::body`].
+/// A list to change. The blocks are written at once, the row is [`LongList::body`].
 pub struct LongList<'t, 'a> {
     table: BlockTable<'t>,
     number: u64,
-    /// Elements in all.
+    /// The number of all elements.
     count: usize,
     /// Numbers of the next blocks at the ends.
     next: [u64; 2],
-    /// The elements at the ends, those of each from the left to the right.
+    /// The elements at the ends, of each end from the left to the right.
     ends: [VecDeque<&'a [u8]>; 2],
 }
 
@@ -56,7 +57,7 @@ fn sizes(elements: &[&[u8]]) -> Vec<usize> {
     elements.iter().map(size).collect()
 }
 
-/// How many of these elements a block has room for.
+/// How many of the elements fit into a block.
 fn fitting<'e>(block: &Block<'_>, elements: impl Iterator<Item = &'e &'e [u8]>) -> usize {
     let mut bytes = block.body.len();
     let fits = |element: &&&[u8]| {
@@ -76,7 +77,7 @@ impl<'t: 'a, 'a> LongList<'t, 'a> {
     /// Reads the body of a row.
     ///
     /// # Errors
-    /// It is none: a torn view.
+    /// The body is not the body of a list in blocks: a torn view.
     pub fn from_body(table: BlockTable<'t>, body: &'t [u8]) -> Result<LongList<'t, 'a>, Abort> {
         let read = || {
             let (words, rest) = body.split_first_chunk::<32>()?;
@@ -90,11 +91,11 @@ impl<'t: 'a, 'a> LongList<'t, 'a> {
         let ([number, count, left, right], ends) = read().ok_or(Abort::Conflict)?;
         let ends = [packed::elements(ends[0])?.into(), packed::elements(ends[1])?.into()];
         let list = LongList { table, number, count: count as usize, next: [left, right], ends };
-        // More at the ends than there are: a torn view.
+        // The ends have more elements than the list: a torn view.
         if list.middle() > count as usize { Err(Abort::Conflict) } else { Ok(list) }
     }
 
-    /// Writes the blocks of a new list. Returns the body of its row.
+    /// Writes the blocks of a new list. Returns the body of the row.
     pub fn write(table: BlockTable<'t>, number: u64, all: &[&[u8]]) -> Result<Vec<u8>, Stop> {
         let mut list = LongList::empty(table, number);
         list.push(End::Right, all)?;
@@ -106,7 +107,7 @@ impl<'t: 'a, 'a> LongList<'t, 'a> {
         LongList { table, number, count: 0, next, ends }
     }
 
-    /// The body of its row.
+    /// The body of the row.
     pub fn body(&self) -> Vec<u8> {
         let [left, right] = &self.ends;
         let left = packed::pack(left.iter().copied());
@@ -127,7 +128,7 @@ impl<'t: 'a, 'a> LongList<'t, 'a> {
 
     /// Elements in blocks.
     fn middle(&self) -> usize {
-        // Too few in all make too many here.
+        // If the list has fewer elements than the ends, the result is too large.
         self.count.wrapping_sub(self.ends[0].len() + self.ends[1].len())
     }
 
@@ -135,7 +136,7 @@ impl<'t: 'a, 'a> LongList<'t, 'a> {
         first_run(self.number)
     }
 
-    /// The block at an end, or the one beside this low key.
+    /// The block at an end, or the block beside this low key.
     fn end_block(&self, end: End, beside: Option<&[u8]>) -> Result<Option<Block<'t>>, Abort> {
         let found = match end {
             End::Left => {
@@ -176,7 +177,7 @@ impl<'t: 'a, 'a> LongList<'t, 'a> {
         self.spill(end)
     }
 
-    /// Moves elements of an end that has outgrown the row into blocks: the outer ones stay.
+    /// Moves the inner elements of an end too large for the row into blocks.
     fn spill(&mut self, end: End) -> Result<(), Stop> {
         let at = end as usize;
         if self.ends[at].iter().map(size).sum::<usize>() <= MOST_END_BYTES {
@@ -204,7 +205,7 @@ impl<'t: 'a, 'a> LongList<'t, 'a> {
         }
     }
 
-    /// The block at the left end is filled up, and others are put in front of it.
+    /// Fills the block at the left end up, and puts further blocks in front.
     fn spill_left(&mut self, inner: &[&[u8]], block: Option<Block<'t>>) -> Result<(), Stop> {
         let mut rest = inner;
         if let Some(block) = block {
@@ -226,7 +227,7 @@ impl<'t: 'a, 'a> LongList<'t, 'a> {
         Ok(())
     }
 
-    /// The block at the right end is filled up, and others are put behind it.
+    /// Fills the block at the right end up, and puts further blocks behind.
     fn spill_right(&mut self, inner: &[&[u8]], block: Option<Block<'t>>) -> Result<(), Stop> {
         let mut rest = inner;
         if let Some(block) = block {
@@ -258,7 +259,7 @@ impl<'t: 'a, 'a> LongList<'t, 'a> {
         Ok(())
     }
 
-    /// Writes all blocks anew, and these elements at an end, whose numbers are used up.
+    /// Writes all blocks anew, and these elements at an end whose numbers are used up.
     fn start_anew(&mut self, end: End, beside: &[&[u8]]) -> Result<(), Stop> {
         let mut all: Vec<&[u8]> = Vec::new();
         self.take_blocks(|_, elements| all.extend(elements))?;
@@ -268,9 +269,9 @@ impl<'t: 'a, 'a> LongList<'t, 'a> {
         self.spill_right(&all, None)
     }
 
-    /// Brings elements of the block at an end that has run out to that end, as many as are wanted
-    /// and more; if there is no block, those of the other end. Blocks up to `taken`, which this
-    /// transaction has removed, are passed over: it would visit each of them again.
+    /// Fills an empty end with elements of the next block, at least as many as wanted; without a
+    /// block, with the elements of the other end. Blocks up to `taken`, removed by this
+    /// transaction, are skipped: the transaction would visit each of them again.
     fn refill(
         &mut self,
         end: End,
@@ -325,7 +326,7 @@ impl<'t: 'a, 'a> LongList<'t, 'a> {
             popped.push(element.ok_or(Abort::Conflict)?);
             self.count -= 1;
         }
-        // What came with a large element may be too much for the row.
+        // Elements moved together with a large element may be too large for the row.
         self.spill(end)?;
         Ok(popped)
     }
@@ -371,14 +372,14 @@ impl<'t: 'a, 'a> LongList<'t, 'a> {
         Ok(found)
     }
 
-    /// The block that holds a place between the ends, and the place of its first element.
+    /// The block with a place between the ends, and the place of the block's first element.
     fn block_of(&self, place: usize) -> Result<(Block<'t>, usize), Abort> {
         let rank = place - self.ends[0].len();
         let ends = (self.end_block(End::Left, None)?, self.end_block(End::Right, None)?);
         let (Some(first), Some(last)) = ends else { return Err(Abort::Conflict) };
         let (low, high) = (number_of(&first)?, number_of(&last)?);
         let width = u128::from(high.checked_sub(low).ok_or(Abort::Conflict)?) + 1;
-        // Blocks hold about as many elements each.
+        // Blocks have about equal numbers of elements.
         let guess = low + (width * rank as u128 / self.middle() as u128) as u64;
         let start = self.table.at(self.run(), &guess.to_be_bytes())?;
         let (block, begin) = self.table.of_rank(self.run(), start, rank)?;
@@ -390,7 +391,7 @@ impl<'t: 'a, 'a> LongList<'t, 'a> {
         self.edit(place, |all, at| all[at] = element)
     }
 
-    /// Inserts an element at a place that is one.
+    /// Inserts an element at an existing place.
     pub fn insert(&mut self, place: usize, element: &'a [u8]) -> Result<(), Stop> {
         self.count += 1;
         self.edit_of(place, 1, |all, at| all.insert(at, element))
@@ -404,7 +405,7 @@ impl<'t: 'a, 'a> LongList<'t, 'a> {
         self.edit_of(place, 0, change)
     }
 
-    /// Changes the end or the block that holds a place. `added`: how many are counted already.
+    /// Changes the end or the block with a place. `added`: number of elements counted already.
     fn edit_of(
         &mut self,
         place: usize,
@@ -434,7 +435,7 @@ impl<'t: 'a, 'a> LongList<'t, 'a> {
         self.rewrite(&block, &all)
     }
 
-    /// Writes the elements of a block, divided if they have become too many.
+    /// Writes the elements of a block, divided if the block is too large.
     fn rewrite(&mut self, block: &Block<'_>, all: &[&[u8]]) -> Result<(), Stop> {
         if all.is_empty() {
             return Ok(self.table.remove(self.run(), block.low)?);
@@ -456,20 +457,20 @@ impl<'t: 'a, 'a> LongList<'t, 'a> {
         Ok(())
     }
 
-    /// Writes all blocks anew, with `rest` behind the block of this low key: there is no number
-    /// left between it and the next one.
+    /// Writes all blocks anew, with `rest` behind the block with this low key: there is no free
+    /// number between this block and the next.
     fn renumber(&mut self, low: &[u8], rest: &[&[u8]]) -> Result<(), Stop> {
         let mut all: Vec<&[u8]> = Vec::new();
         self.take_blocks(|at, elements| {
             all.extend(elements);
             all.extend(if at == low { rest } else { &[] });
         })?;
-        // Numbers that are not in use, so that no block is removed and written at once.
+        // Unused numbers, so that no block is removed and written at once.
         self.spill_right(&all, None)
     }
 
-    /// Removes elements that `is_removed` names, from the left or from the right, and returns how
-    /// many.
+    /// Removes the elements named by `is_removed`, from the left or from the right. Returns the
+    /// number of removed elements.
     pub fn remove(
         &mut self,
         from: End,
@@ -511,7 +512,7 @@ impl<'t: 'a, 'a> LongList<'t, 'a> {
         Ok(removed)
     }
 
-    /// Bytes of its blocks.
+    /// Bytes of the blocks.
     pub fn bytes(&self) -> Result<usize, Abort> {
         block_bytes(self.table, self.run())
     }

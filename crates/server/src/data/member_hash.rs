@@ -1,11 +1,11 @@
-//! The hash by which the members of a large collection are placed: SipHash-1-3 (Aumasson and
+//! The hash for the places of the members of a large collection: SipHash-1-3 (Aumasson and
 //! Bernstein, INDOCRYPT 2012) under a secret of the collection, so that no client can choose
-//! members that all fall into one place. It is part of the format.
+//! members that all have the same place. The hash is part of the format.
 
 /// Bytes of a place: 48 bits, so that a cursor of HSCAN fits into the integers of every client.
 pub const PLACE_BYTES: usize = 6;
 
-/// Places are below this.
+/// All places are below this number.
 pub const PLACES: u64 = 1 << (8 * PLACE_BYTES);
 
 struct SipState([u64; 4]);
@@ -50,17 +50,17 @@ fn sip(key: (u64, u64), text: &[u8], rounds: (usize, usize)) -> u64 {
     state.0.iter().fold(0, |all, word| all ^ word)
 }
 
-/// The place of a member in a collection of this secret, below [`PLACES`].
+/// The place of a member in a collection with this secret, below [`PLACES`].
 pub fn place(secret: u64, member: &[u8]) -> u64 {
     sip((secret, !secret), member, (1, 3)) >> (64 - 8 * PLACE_BYTES)
 }
 
-/// A place as bytes that sort as it does.
+/// A place as bytes in the same sort order.
 pub fn place_bytes(place: u64) -> [u8; PLACE_BYTES] {
     *place.to_be_bytes().last_chunk().expect("it has eight bytes")
 }
 
-/// The place that these bytes, perhaps cut short, begin at.
+/// The place at which these bytes, perhaps cut short, begin.
 pub fn place_of(bytes: &[u8]) -> u64 {
     let at = |n: usize| u64::from(bytes.get(n).copied().unwrap_or(0));
     (0..PLACE_BYTES).fold(0, |place, n| place << 8 | at(n))
@@ -70,7 +70,7 @@ pub fn place_of(bytes: &[u8]) -> u64 {
 mod tests {
     use super::*;
 
-    /// The vectors of the paper, appendix A, and of its reference implementation, are of
+    /// The vectors of the paper, appendix A, and of the reference implementation, are of
     /// SipHash-2-4: the same code with other numbers of rounds.
     #[test]
     fn it_is_siphash() {

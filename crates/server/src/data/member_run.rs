@@ -1,5 +1,5 @@
-//! A run of blocks that holds members, perhaps with a value each: the fields of a hash, the members
-//! of a set, the members of a sorted set by name, and again by score.
+//! A run of blocks of members, perhaps with a value each: the fields of a hash, the members of a
+//! set, the members of a sorted set by name, and again by score.
 
 use super::blocks::{Block, BlockTable, LONGEST_LOW, PAGE, WalkFrom, block_bytes, divide_grown};
 use super::keyspace::Stop;
@@ -10,45 +10,45 @@ use hyades::Abort;
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-/// How the members of a run are ordered.
+/// The order of the members of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemberOrder {
-    /// By a hash under this secret. Within a block they have no order.
+    /// By a hash under this secret. Within a block members have no order.
     Hashed(u64),
     /// By their bytes.
     Sorted,
 }
 
-/// What becomes of a member.
+/// The change of a member.
 pub enum MemberEdit<'a> {
-    /// Nothing.
+    /// No change.
     Keep,
-    /// It is there, with this value.
+    /// The member is present, with this value.
     Set(Cow<'a, [u8]>),
-    /// It is not there.
+    /// The member is absent.
     Remove,
 }
 
-/// Says what becomes of a member, by its number among those that are named, and by the value that
-/// it has, if it is there.
+/// Returns the change of a member. The arguments are the number of the name, and the value if the
+/// member is present.
 pub type MemberChange<'c, 'a> =
     &'c mut dyn FnMut(usize, Option<&[u8]>) -> Result<MemberEdit<'a>, Stop>;
 
-/// With more changes of a block than these its members are looked up in a map.
+/// Beyond this number of changes of a block, members are looked up in a map.
 const FEW: usize = 16;
 
-/// With more members than this share of a run to be read, all of it is read.
+/// If more than this share of a run is to be read, the whole run is read.
 const READ_ALL: usize = 64;
 
-/// Changes some of the members `names` among those that are known: the ones whose numbers `group`
-/// holds. `None` if nothing has changed.
+/// Changes the `known` members with the names `names[number]`, for each number in `group`. Returns
+/// `None` if nothing has changed.
 pub fn edit_members<'a>(
     known: &[Member<'a>],
     names: &[&'a [u8]],
     group: &[usize],
     change: MemberChange<'_, 'a>,
 ) -> Result<Option<Vec<EditedMember<'a>>>, Stop> {
-    // A removed one leaves a gap, so that places stay.
+    // A removed member leaves a gap, so that places stay.
     let mut all: Vec<Option<EditedMember<'a>>> =
         known.iter().map(|(name, value)| Some((*name, Cow::Borrowed(*value)))).collect();
     let mut places: Option<HashMap<&[u8], usize>> = (group.len() > FEW)
@@ -71,7 +71,7 @@ pub fn edit_members<'a>(
                     places.remove(name);
                 }
             }
-            // The same value again is a change: a WATCH sees it.
+            // Setting an equal value is a change as well: WATCH sees the change.
             (MemberEdit::Set(value), Some(at)) => {
                 is_changed = true;
                 all[at] = Some((name, value));
@@ -91,19 +91,19 @@ pub fn edit_members<'a>(
 /// A run of members.
 #[derive(Clone, Copy)]
 pub struct MemberRun<'t> {
-    /// Where its blocks lie.
+    /// Where the blocks lie.
     pub table: BlockTable<'t>,
-    /// Its number.
+    /// The number of the run.
     pub number: u64,
-    /// The order of its members.
+    /// The order of the members.
     pub order: MemberOrder,
-    /// What is beside the names.
+    /// The values beside the names.
     pub values: MemberValues,
 }
 
 impl<'t> MemberRun<'t> {
-    /// Where a member lies, as bytes. It is no longer than a low key can be, so two long members
-    /// may lie in the same place.
+    /// The place of a member, as bytes. A place is no longer than a low key may be, so two long
+    /// members may have the same place.
     fn place<'n>(&self, name: &'n [u8], room: &'n mut [u8; PLACE_BYTES]) -> &'n [u8] {
         match self.order {
             MemberOrder::Hashed(secret) => {
@@ -114,8 +114,8 @@ impl<'t> MemberRun<'t> {
         }
     }
 
-    /// The low key of a block that begins with `next` where `last` ends the one before, if there is
-    /// one: the shortest.
+    /// The shortest low key for a block that begins with `next`, where the block before ends with
+    /// `last`, if such a key exists.
     fn low_between(&self, last: &[u8], next: &[u8]) -> Option<Vec<u8>> {
         let (mut room, mut room_of_next) = ([0; PLACE_BYTES], [0; PLACE_BYTES]);
         let (last, next) = (self.place(last, &mut room), self.place(next, &mut room_of_next));
@@ -139,7 +139,7 @@ impl<'t> MemberRun<'t> {
         Ok(None)
     }
 
-    /// The value of a member, if it is there; it is empty where members have none.
+    /// The value of a member, if the member is present; empty where members have no values.
     pub fn get(&self, name: &[u8]) -> Result<Option<&'t [u8]>, Abort> {
         let block = self.table.at(self.number, self.place(name, &mut [0; PLACE_BYTES]))?;
         block.map_or(Ok(None), |block| self.find(&block, name))
@@ -164,8 +164,8 @@ impl<'t> MemberRun<'t> {
         Ok(found)
     }
 
-    /// Visits each block in which some of these members lie or would lie, `None` if there is none
-    /// yet, with the numbers of these members, in their order.
+    /// Visits each block in which some of the members lie or would lie, with the numbers of these
+    /// members in their order. `None` stands for a block that does not exist yet.
     fn for_each_block(
         &self,
         names: &[&[u8]],
@@ -181,7 +181,7 @@ impl<'t> MemberRun<'t> {
         }
         let mut order: Vec<(Vec<u8>, usize)> =
             (0..names.len()).map(|at| (place_of(at), at)).collect();
-        // Of two changes of a member the later one comes later.
+        // Two changes of the same member stay in their order.
         order.sort();
         let mut rest = &order[..];
         while let Some((place, _)) = rest.first() {
@@ -193,7 +193,7 @@ impl<'t> MemberRun<'t> {
             };
             let (group, others) = rest.split_at(rest.partition_point(is_in));
             if group.is_empty() {
-                // The two reads do not fit together: they will not be validated.
+                // The two reads do not fit together: the view will not be validated.
                 return Err(Abort::Conflict.into());
             }
             let group: Vec<usize> = group.iter().map(|(_, at)| *at).collect();
@@ -203,8 +203,8 @@ impl<'t> MemberRun<'t> {
         Ok(())
     }
 
-    /// Changes members: `change` is told the number of a name and the value that it has, if it is
-    /// there, and says what becomes of it. Names may be repeated.
+    /// Changes members: `change` gets the number of a name and the member's value, if the member is
+    /// present, and returns the change. Names may be repeated.
     pub fn edit<'a>(&self, names: &[&'a [u8]], change: MemberChange<'_, 'a>) -> Result<(), Stop>
     where
         't: 'a,
@@ -230,8 +230,8 @@ impl<'t> MemberRun<'t> {
         }
     }
 
-    /// Writes the members of a block, divided into several if need be. `ends`: the first and the
-    /// last of those that it had.
+    /// Writes the members of a block, divided into several blocks if need be. `ends`: the first and
+    /// the last of the block's former members.
     fn write(
         &self,
         block: Option<Block<'t>>,
@@ -248,7 +248,7 @@ impl<'t> MemberRun<'t> {
             MemberOrder::Hashed(secret) if bytes > super::blocks::MOST_BLOCK_BYTES => {
                 all.sort_by_cached_key(|(name, _)| place(secret, name));
             }
-            // Blocks that are not divided keep the order in which members came.
+            // Blocks that are not divided keep the order of insertion.
             MemberOrder::Hashed(_) => {}
         }
         let sizes: Vec<usize> = all.iter().map(size).collect();
@@ -276,7 +276,7 @@ impl<'t> MemberRun<'t> {
         Ok(())
     }
 
-    /// Writes the members of a run that has none.
+    /// Writes the members of an empty run.
     pub fn fill<'a>(
         &self,
         all: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,
@@ -289,26 +289,25 @@ impl<'t> MemberRun<'t> {
         self.table.count(self.number, None)
     }
 
-    /// Whether it has a member.
+    /// Whether the run has a member.
     pub fn has_any(&self) -> Result<bool, Abort> {
         self.table.has_any(self.number)
     }
 
-    /// All members, those of a block together: sorted ones are in their order.
+    /// All members, block by block: in order if the run is sorted.
     pub fn all(&self) -> Result<Vec<Member<'t>>, Abort> {
         let mut all = Vec::new();
         self.table.walk(self.number, |block| {
             all.extend(self.members(block.body)?);
             Ok(true)
         })?;
-        // A collection without members does not exist: this view is torn.
+        // A collection without members does not exist: the view is torn.
         if all.is_empty() { Err(Abort::Conflict) } else { Ok(all) }
     }
 
-    /// Members from a place of a hashed run on, in whole blocks, until there are `count` of them;
-    /// and the place from which the next ones follow. One that is there throughout is returned by
-    /// exactly one of the calls that follow each other, whatever is split meanwhile: its place
-    /// stays.
+    /// Members of a hashed run from a place on, in whole blocks, until there are `count`; and the
+    /// place for the next call. A member present throughout is returned by exactly one of the
+    /// consecutive calls, whatever blocks are split meanwhile: the member's place stays.
     pub fn scan_from(
         &self,
         from: u64,
@@ -342,8 +341,8 @@ impl<'t> MemberRun<'t> {
         }
     }
 
-    /// The rank of the first member of the block in which a member lies or would lie, and the
-    /// members of that block that are before it. For a sorted run.
+    /// The rank of a member in a sorted run: the rank of the first member of the block in which the
+    /// member lies or would lie, and the number of the block's members before it.
     pub fn rank(&self, name: &[u8]) -> Result<usize, Abort> {
         let block = self.table.at(self.number, self.place(name, &mut [0; PLACE_BYTES]))?;
         let Some(block) = block else { return Ok(0) };
@@ -351,10 +350,10 @@ impl<'t> MemberRun<'t> {
         Ok(self.table.count(self.number, Some(block.low))? + before)
     }
 
-    /// The block that holds the member of a rank below `total`, and the rank of its first one.
+    /// The block with the member of a rank below `total`, and the rank of the block's first member.
     fn block_of_rank(&self, rank: usize, total: usize) -> Result<(Block<'t>, usize), Abort> {
         let first = match self.order {
-            // Hashes are spread evenly: this is some blocks off at most.
+            // Hashes are spread evenly: the guess is some blocks off at most.
             MemberOrder::Hashed(_) => {
                 let place = (u128::from(PLACES) * rank as u128 / total as u128) as u64;
                 self.table.at(self.number, &place_bytes(place))?
@@ -382,7 +381,7 @@ impl<'t> MemberRun<'t> {
             }
             _ => {}
         }
-        // One pass over the counts of all blocks, and not one for each rank.
+        // One pass over the counts of all blocks, instead of one for each rank.
         let mut order: Vec<usize> = (0..ranks.len()).collect();
         order.sort_by_key(|at| ranks[*at]);
         let none: Member<'t> = (&[], &[]);
@@ -419,8 +418,8 @@ impl<'t> MemberRun<'t> {
         Ok(found)
     }
 
-    /// Visits members and their positions from a block on, or from the first, until it is told to
-    /// stop.
+    /// Visits members and their positions from a block on, or from the first block, until `visit`
+    /// returns false.
     fn ascend(
         &self,
         block: Option<Block<'t>>,
@@ -447,8 +446,8 @@ impl<'t> MemberRun<'t> {
         Ok(())
     }
 
-    /// Visits the members at or above `low` in their order, until it is told to stop. For a sorted
-    /// run.
+    /// Visits the members of a sorted run at or above `low` in their order, until `visit` returns
+    /// false.
     pub fn ascend_from(
         &self,
         low: &[u8],
@@ -458,8 +457,8 @@ impl<'t> MemberRun<'t> {
         self.ascend(block, |(member, _)| member.0 < low || visit(member))
     }
 
-    /// Visits the members below `high`, or all, in descending order, until it is told to stop. For
-    /// a sorted run.
+    /// Visits the members of a sorted run below `high`, or all, in descending order, until `visit`
+    /// returns false.
     pub fn descend_from(
         &self,
         high: Option<&[u8]>,

@@ -1,5 +1,5 @@
-//! Members as they are packed in a block or in the row of a key: each with nothing beside its name,
-//! with a string, or with a string that may have a time.
+//! Members as packed in a block or in the row of a key: each with nothing beside the name, with a
+//! string, or with a string that may have a time.
 
 use super::packed;
 use hyades::Abort;
@@ -8,23 +8,23 @@ use std::borrow::Cow;
 /// A member and its value.
 pub type Member<'t> = (&'t [u8], &'t [u8]);
 
-/// A member and a value of its own, or that it has.
+/// A member and a value, owned or borrowed.
 pub type EditedMember<'a> = (&'a [u8], Cow<'a, [u8]>);
 
-/// What is beside the names of members.
+/// The values beside the names of members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemberValues {
     /// Nothing: values are empty.
     None,
-    /// A string for each.
+    /// A string for each member.
     Strings,
-    /// A string for each, some of them with times: values are as
-    /// [`push_timed`](packed::push_timed) packs them. A run of strings reads as such a one.
+    /// A string for each member, some with times: values are as [`push_timed`](packed::push_timed)
+    /// packs them. A run of strings reads as a run with times.
     Timed,
 }
 
 impl MemberValues {
-    /// Takes the value of a member off, whose name was taken.
+    /// Takes the value of a member off; the name was taken before.
     pub(super) fn take<'a>(self, body: &mut &'a [u8]) -> Option<&'a [u8]> {
         match self {
             MemberValues::None => Some(&[]),
@@ -33,7 +33,7 @@ impl MemberValues {
         }
     }
 
-    /// The bytes that a value takes.
+    /// The bytes of a packed value.
     fn size(self, value: &[u8]) -> usize {
         match self {
             MemberValues::None => 0,
@@ -50,7 +50,7 @@ impl MemberValues {
         }
     }
 
-    /// The members that are packed in a body.
+    /// The members packed in a body.
     ///
     /// # Errors
     /// The body is a torn view.
@@ -84,7 +84,7 @@ impl MemberValues {
         body
     }
 
-    /// The bytes that a member takes.
+    /// The bytes of a packed member.
     pub fn size_of(self, (name, value): &EditedMember<'_>) -> usize {
         packed::size(name.len()) + self.size(value)
     }

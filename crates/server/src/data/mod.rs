@@ -1,4 +1,4 @@
-//! How the data of Redis lies in the tables of the database.
+//! The layout of the data of Redis in the tables of the database.
 
 pub mod blocks;
 pub mod chunks;
@@ -37,19 +37,18 @@ use hyades::{Builder, Schema, Table, Type};
 pub struct Tables {
     /// The number of a database, and the generation of its keys.
     pub databases: Table,
-    /// Generation and key; the head and the body of its value.
+    /// Generation and key; head and body of the value.
     pub keys: Table,
-    /// A row for each collection that lies in blocks, and each string that lies in chunks: its row
-    /// id is the number of the collection or the string.
+    /// A row for each collection in blocks, and each string in chunks: the row id is the number of
+    /// the collection or the string.
     pub collections: Table,
     /// Number of a run and low key; number of elements and elements. See [`blocks`].
     pub blocks: Table,
-    /// Number of a string and place; its bytes there. See [`chunks`].
+    /// Number of a string and place; the bytes there. See [`chunks`].
     pub chunks: Table,
-    /// Numbers of collections and strings that are no value any more, and whose blocks and chunks
-    /// are to be removed.
+    /// Numbers of removed collections and strings, whose blocks and chunks are to be removed.
     pub garbage: Table,
-    /// What SCRIPT LOAD and FUNCTION LOAD have kept, and how far an import has got. See
+    /// Scripts of SCRIPT LOAD, libraries of FUNCTION LOAD, and the position of an import. See
     /// [`scripts`].
     pub scripts: Table,
 }
@@ -81,7 +80,7 @@ impl Tables {
             .primary_key(&["run", "low"])
             .growing_rows()
             .key_once();
-        // Ordered, so that those of a string are found whichever there are.
+        // Ordered, so that all chunks of a string are found, whatever their places.
         let chunks = Schema::new("chunks")
             .column("string", Type::U64)
             .column("place", Type::U32)

@@ -1,5 +1,5 @@
-//! Collections packed into the body of their key's row: each element is its length, seven bits a
-//! byte with the lowest first, and its bytes.
+//! Collections packed into the body of their key's row: each element is a length, seven bits a byte
+//! with the lowest first, and the element's bytes.
 
 use hyades::Abort;
 
@@ -9,7 +9,7 @@ pub fn push(body: &mut Vec<u8>, element: &[u8]) {
     body.extend_from_slice(element);
 }
 
-/// Appends a number, as a length is written.
+/// Appends a number, in the form of a length.
 pub fn push_number(body: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         body.push(number as u8 | 0x80);
@@ -18,7 +18,7 @@ pub fn push_number(body: &mut Vec<u8>, mut number: u64) {
     body.push(number as u8);
 }
 
-/// Takes a number off; `None` if the body is none of this program's.
+/// Takes a number off; `None` if the body was not written by this program.
 pub fn take_number(body: &mut &[u8]) -> Option<u64> {
     let mut number = 0;
     for shift in (0..64).step_by(7) {
@@ -35,8 +35,8 @@ pub fn take_number(body: &mut &[u8]) -> Option<u64> {
 /// The elements in their order.
 ///
 /// # Errors
-/// The body is none of this program's: it was read while it was overwritten, and the transaction
-/// will not be validated.
+/// The body was not written by this program: it was read while it was overwritten, and the
+/// transaction will not be validated.
 pub fn elements(mut body: &[u8]) -> Result<Vec<&[u8]>, Abort> {
     let mut found = Vec::new();
     while !body.is_empty() {
@@ -46,13 +46,13 @@ pub fn elements(mut body: &[u8]) -> Result<Vec<&[u8]>, Abort> {
     Ok(found)
 }
 
-/// The bytes of an element of this length, with its length.
+/// The bytes of a packed element of this length, including the length.
 pub fn size(length: usize) -> usize {
     let digits = usize::BITS - (length | 1).leading_zeros();
     length + digits.div_ceil(7) as usize
 }
 
-/// Takes the first element off; `None` if the body is none of this program's.
+/// Takes the first element off; `None` if the body was not written by this program.
 pub fn take<'a>(body: &mut &'a [u8]) -> Option<&'a [u8]> {
     let length = usize::try_from(take_number(body)?).ok()?;
     let (element, rest) = body.split_at_checked(length)?;
@@ -63,13 +63,13 @@ pub fn take<'a>(body: &mut &'a [u8]) -> Option<&'a [u8]> {
 /// Bytes of the time of a value.
 pub const TIME_BYTES: usize = 6;
 
-/// A value of a field, and when the field expires, in milliseconds since 1970.
+/// A value of a field, and the time of expiry of the field, in milliseconds since 1970.
 pub type TimedValue<'a> = (&'a [u8], Option<i64>);
 
-/// Appends a value of a field, with the time at which the field expires, if there is one. A value
-/// without a time is packed as any other element. The length of one with a time ends with a byte 0
-/// in addition, which no length needs, and the time follows in six bytes: so a body tells by itself
-/// which of its values have times.
+/// Appends a value of a field, with the time of expiry of the field, if there is one. A value
+/// without a time is packed as any other element. The length of a value with a time ends with an
+/// additional byte 0, which no length needs, and the time follows in six bytes: so a body itself
+/// tells which values have times.
 pub fn push_timed(body: &mut Vec<u8>, (value, expires): TimedValue<'_>) {
     push_number(body, value.len() as u64);
     if let Some(at_ms) = expires {
@@ -81,8 +81,8 @@ pub fn push_timed(body: &mut Vec<u8>, (value, expires): TimedValue<'_>) {
     body.extend_from_slice(value);
 }
 
-/// Takes a value off that [`push_timed`] has appended; `None` if the body is none of this
-/// program's.
+/// Takes a value off, as [`push_timed`] has appended it; `None` if the body was not written by this
+/// program.
 pub fn take_timed<'a>(body: &mut &'a [u8]) -> Option<TimedValue<'a>> {
     let begin = *body;
     let length = usize::try_from(take_number(body)?).ok()?;
@@ -99,7 +99,7 @@ pub fn take_timed<'a>(body: &mut &'a [u8]) -> Option<TimedValue<'a>> {
     Some((value, expires))
 }
 
-/// Takes a value off as it is packed, with its length and its time.
+/// Takes a packed value off, with length and time.
 pub fn take_packed<'a>(body: &mut &'a [u8]) -> Option<&'a [u8]> {
     let begin = *body;
     take_timed(body)?;

@@ -60,7 +60,7 @@ fn pairs(all: Vec<(&[u8], &[u8])>) -> Vec<(Vec<u8>, Vec<u8>)> {
     all.into_iter().map(|(name, value)| (name.to_vec(), value.to_vec())).collect()
 }
 
-/// What holds of runs of either order.
+/// Checks a run of either order against the model.
 fn check(run: MemberRun<'_>, model: &Model) -> Result<(), Stop> {
     assert_eq!(run.count()?, model.len());
     assert_eq!(run.has_any()?, !model.is_empty());
@@ -148,7 +148,7 @@ fn end(is_left: bool) -> End {
     if is_left { End::Left } else { End::Right }
 }
 
-/// Takes a step in a list and in the model, and returns the row and the model that result.
+/// Takes a step in a list and in the model. Returns the resulting row and model.
 fn take_step(
     table: BlockTable<'_>,
     row: &[u8],
@@ -254,7 +254,7 @@ fn add(run: MemberRun<'_>, name: &[u8]) -> Result<(), Stop> {
     run.edit(&[name], &mut |_, _| Ok(MemberEdit::Set(Cow::Borrowed(&[]))))
 }
 
-/// Adds these members to a sorted run, one after the other, a few in a transaction.
+/// Adds members to a sorted run, one after the other, a few in a transaction.
 fn add_in_order(stored: &Stored, collection: Collection, numbers: impl Iterator<Item = usize>) {
     let names: Vec<Vec<u8>> = numbers.map(|n| format!("member:{n:08}").into()).collect();
     for some in names.chunks(60) {
@@ -272,7 +272,8 @@ fn add_in_order(stored: &Stored, collection: Collection, numbers: impl Iterator<
     });
 }
 
-/// Members that arrive in order leave full blocks behind; in another order halves at least.
+/// Members in ascending or descending order leave full blocks behind; in another order at least
+/// half full ones.
 #[test]
 fn members_that_arrive_in_order_fill_their_blocks() {
     const COUNT: usize = 2_000;
@@ -282,7 +283,7 @@ fn members_that_arrive_in_order_fill_their_blocks() {
         add_in_order(&stored, collection, numbers);
         stored.blocks().into_iter().map(|(_, bytes)| bytes).collect::<Vec<_>>()
     };
-    // Of 16 bytes each: blocks are filled to their limit.
+    // Members of 16 bytes: blocks are filled to the limit.
     let ascending = bytes(&mut (0..COUNT));
     assert!(ascending.iter().rev().skip(1).all(|bytes| *bytes == MOST_BLOCK_BYTES));
     let descending = bytes(&mut (0..COUNT).rev());
@@ -291,7 +292,7 @@ fn members_that_arrive_in_order_fill_their_blocks() {
     // From the middle to both ends.
     let outward = bytes(&mut (0..COUNT).map(|n| if n % 2 == 0 { COUNT - n } else { COUNT + n }));
     assert!(outward.len() <= ascending.len() + 1, "{outward:?}");
-    // To the middle, two sequences that take turns, and no order: 619 is prime to the count.
+    // To the middle, two alternating sequences, and no order: 619 is prime to the count.
     let most = 2 * ascending.len();
     let inward = bytes(&mut (0..COUNT).map(|n| if n % 2 == 0 { n } else { 2 * COUNT - n }));
     let two = bytes(&mut (0..COUNT).map(|n| n / 2 + n % 2 * COUNT));
@@ -318,7 +319,7 @@ fn a_block_of_members_takes_its_most_and_no_more() {
     }
 }
 
-/// Elements that are pushed at an end, alone or many at once, leave full blocks behind.
+/// Elements pushed at an end, alone or many at once, leave full blocks behind.
 #[test]
 fn a_list_that_grows_at_an_end_fills_its_blocks() {
     let element = [b'e'; 15];
@@ -346,7 +347,7 @@ fn a_list_that_grows_at_an_end_fills_its_blocks() {
     }
 }
 
-/// The reaper takes the blocks of garbage and leaves those of its neighbours.
+/// The reaper removes the blocks of garbage and leaves the blocks of the neighbours.
 #[test]
 fn garbage_is_removed_whole_and_alone() {
     let stored = Stored::new();
@@ -383,7 +384,8 @@ fn garbage_is_removed_whole_and_alone() {
     });
 }
 
-/// Insertions at one place use up the numbers between two blocks: all are then numbered anew.
+/// Insertions at one place use up the numbers between two blocks: all blocks are then numbered
+/// anew.
 #[test]
 fn a_list_grows_at_one_place() {
     let (stored, mut model) = (Stored::new(), VecDeque::new());
@@ -396,7 +398,7 @@ fn a_list_grows_at_one_place() {
     assert_eq!(model.len(), 460);
 }
 
-/// A queue that is never empty uses up the numbers at its ends: all are then numbered anew.
+/// A queue that is never empty uses up the numbers at the ends: all blocks are then numbered anew.
 #[test]
 fn numbers_at_the_ends_are_used_up() {
     for (left, left_next, right_next) in
@@ -418,7 +420,7 @@ fn numbers_at_the_ends_are_used_up() {
     }
 }
 
-/// Blocks that were removed by the same transaction are not visited for each that follows.
+/// Blocks removed by the same transaction are not visited again for each later block.
 #[test]
 fn many_elements_are_taken_in_one_transaction() {
     let seconds = |count: usize, end: End| {
@@ -447,8 +449,8 @@ fn many_elements_are_taken_in_one_transaction() {
         seconds
     };
     for end in [End::Left, End::Right] {
-        // Half a minute, if each block is looked for from the end on, and rewritten when a part of
-        // it is taken. On a busy machine one of some tries is quick.
+        // Half a minute, if each block is searched from the end on, and rewritten for each part
+        // taken. On a busy machine one of several tries is quick.
         let tries = (0..5).map(|_| seconds(64_000, end));
         let slow: Vec<f64> = tries.take_while(|seconds| *seconds >= 5.0).collect();
         assert!(slow.len() < 5, "{end:?}: {slow:?} s");

@@ -1,5 +1,5 @@
-//! Scripts that SCRIPT LOAD has kept, libraries of FUNCTION LOAD with their functions, and how far
-//! an import has got.
+//! Scripts of SCRIPT LOAD, libraries of FUNCTION LOAD with their functions, and the positions of an
+//! import.
 
 use super::keyspace::Keyspace;
 use hyades::{Abort, Column, Row};
@@ -7,8 +7,8 @@ use hyades::{Abort, Column, Row};
 const NAME: Column<[u8]> = Column::at(0);
 const BODY: Column<[u8]> = Column::at(1);
 
-/// What stands before the digest of a script, the name of a library, that of a function in lower
-/// case, and the number of a thread that imports, in their keys.
+/// The first byte of the keys, before the digest of a script, the name of a library, the name of a
+/// function in lower case, or the number of an import thread.
 const SCRIPT: u8 = b'S';
 const LIBRARY: u8 = b'L';
 const FUNCTION: u8 = b'F';
@@ -19,16 +19,16 @@ pub fn is_library(row: &Row<'_>) -> bool {
     row.get(NAME).first() == Some(&LIBRARY)
 }
 
-/// Whether a row of the table is a script, and the bytes of its text.
+/// The bytes of a script's text, if a row of the table is a script.
 pub fn script_bytes(row: &Row<'_>) -> Option<usize> {
     (row.get(NAME).first() == Some(&SCRIPT)).then(|| row.get(BODY).len())
 }
 
-/// Texts behind their names.
+/// Names with texts.
 pub type NamedTexts = Vec<(Vec<u8>, Vec<u8>)>;
 
 impl Keyspace<'_> {
-    /// The body of a script that was loaded.
+    /// The body of a loaded script.
     ///
     /// # Errors
     /// A conflict, or the transaction has copied too much.
@@ -36,7 +36,7 @@ impl Keyspace<'_> {
         self.text(SCRIPT, sha)
     }
 
-    /// Keeps a script.
+    /// Stores a script.
     ///
     /// # Errors
     /// As [`Keyspace::loaded_script`].
@@ -59,14 +59,14 @@ impl Keyspace<'_> {
         Ok(())
     }
 
-    /// A script is kept or gone.
+    /// Counts a stored or removed script.
     fn count_script(&self, by: i64, bytes: usize) {
         let (scripts, all) = &mut self.context().effects.borrow_mut().loaded_scripts;
         *scripts += by;
         *all += by * bytes as i64;
     }
 
-    /// The keys behind their first byte, and the texts, of all rows of a kind, in order.
+    /// The keys behind the first byte, and the texts, of all rows of a kind, in order.
     fn texts(&self, kind: u8) -> Result<NamedTexts, Abort> {
         let (table, mut all) = (self.context().tables.scripts, Vec::new());
         let (from, before) = ([kind], [kind + 1]);
@@ -81,7 +81,7 @@ impl Keyspace<'_> {
         Ok(all)
     }
 
-    /// Returns how many bytes each text had.
+    /// Removes all texts of a kind. Returns the length of each.
     fn remove_texts(&self, kind: u8) -> Result<Vec<usize>, Abort> {
         let mut all = Vec::new();
         for (name, body) in self.texts(kind)? {
@@ -116,7 +116,7 @@ impl Keyspace<'_> {
         Ok(!replaced)
     }
 
-    /// How far the threads of an import have got, by their numbers.
+    /// The positions of the threads of an import, by the threads' numbers.
     ///
     /// # Errors
     /// As [`Keyspace::loaded_script`].
@@ -124,7 +124,7 @@ impl Keyspace<'_> {
         self.texts(IMPORT)
     }
 
-    /// Keeps how far a thread of an import has got.
+    /// Stores the position of a thread of an import.
     ///
     /// # Errors
     /// As [`Keyspace::loaded_script`].
@@ -148,7 +148,7 @@ impl Keyspace<'_> {
         self.texts(LIBRARY)
     }
 
-    /// Keeps the code of a library.
+    /// Stores the code of a library.
     ///
     /// # Errors
     /// As [`Keyspace::loaded_script`].
@@ -156,7 +156,7 @@ impl Keyspace<'_> {
         self.put_text(LIBRARY, name, code).map(drop)
     }
 
-    /// Removes a library with its functions; false if there is none.
+    /// Removes a library with its functions. Returns whether the library existed.
     ///
     /// # Errors
     /// As [`Keyspace::loaded_script`].
@@ -191,11 +191,11 @@ impl Keyspace<'_> {
     /// As [`Keyspace::loaded_script`].
     pub fn functions(&self) -> Result<Vec<KeptFunction>, Abort> {
         let all = self.texts(FUNCTION)?;
-        // Written by this program: another text is a torn view, which is not validated.
+        // Texts are written by this program: another text is a torn view, which is not validated.
         all.iter().map(|(_, text)| KeptFunction::read(text).ok_or(Abort::Conflict)).collect()
     }
 
-    /// Keeps a function.
+    /// Stores a function.
     ///
     /// # Errors
     /// As [`Keyspace::loaded_script`].
@@ -204,23 +204,23 @@ impl Keyspace<'_> {
     }
 }
 
-/// A function as it is kept.
+/// A function as stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptFunction {
-    /// The digest of the code of its library.
+    /// The digest of the code of the library.
     pub sha: [u8; 20],
-    /// Bits of what it says of itself.
+    /// Bits of the function's flags.
     pub flags: u8,
-    /// The name of its library.
+    /// The name of the library.
     pub library: Vec<u8>,
-    /// Its name.
+    /// The name of the function.
     pub name: Vec<u8>,
-    /// What it does, in words.
+    /// A description in words.
     pub description: Option<Vec<u8>>,
 }
 
 impl KeptFunction {
-    /// The digest, the flags, and each text behind its length; the description may be missing.
+    /// The digest, the flags, and each text behind its length; the description may be absent.
     fn write(&self) -> Vec<u8> {
         let mut text = self.sha.to_vec();
         text.push(self.flags);

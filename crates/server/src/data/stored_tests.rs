@@ -1,4 +1,4 @@
-//! A database for tests, over whose keys and blocks they run transactions.
+//! A database for tests, which run transactions over its keys and blocks.
 
 use super::Tables;
 use super::blocks::BlockTable;
@@ -9,7 +9,7 @@ use crate::config::PackedLimits;
 use hyades::{Column, Columns, Database};
 use std::cell::RefCell;
 
-/// A database that is removed at the end.
+/// A database, removed at the end.
 pub(super) struct Stored {
     _dir: tempfile::TempDir,
     pub database: Database,
@@ -75,7 +75,7 @@ impl Stored {
         done.unwrap()
     }
 
-    /// Removes what is garbage.
+    /// Removes all garbage.
     pub fn collect_garbage(&self) {
         let mut session = self.database.session().unwrap();
         while remove_garbage(&mut session, self.tables).unwrap() {}

@@ -1,13 +1,14 @@
 //! The groups of consumers of a stream.
 //!
-//! Each group is a block of the second run of its stream: its low key is [`PART`] and the name,
-//! its body the number of the group, the last id that it was delivered, and how many entries it has
-//! read, `u64::MAX` if that is not known: eight bytes each. The first run of the number of a group
-//! has its *pending* entries, by the bytes of their ids: when each was delivered, how often, and
-//! the name of its consumer. The second run has the consumers by name: when each was seen, when it
-//! was active (0: never), and how many entries are pending for it.
+//! Each group is a block of the second run of the stream: the low key is [`PART`] and the name; the
+//! body is the number of the group, the last delivered id, and the number of read entries,
+//! `u64::MAX` if unknown: eight bytes each. The first run of the number of a group has the
+//! *pending* entries, by the bytes of the ids: the time of delivery, the number of deliveries, and
+//! the name of the consumer. The second run has the consumers by name: the time last seen, the time
+//! last active (0: never), and the number of pending entries.
 //!
-//! Numbers of groups belong to their stream: once that is garbage the reaper makes garbage of them.
+//! Numbers of groups belong to the stream: when the stream is garbage, the reaper marks them as
+//! garbage as well.
 
 use super::blocks::{Block, BlockTable, LONGEST_LOW, PAGE, WalkFrom, block_bytes};
 use super::collections::{PART, first_run};
@@ -24,65 +25,65 @@ use std::collections::BTreeMap;
 /// Bytes of the block of a group.
 const GROUP_BYTES: usize = 32;
 
-/// A group, as it is stored.
+/// A group as stored.
 #[derive(Clone, Copy)]
 pub struct Group<'t> {
     table: BlockTable<'t>,
     number: u64,
-    /// The last id that it was delivered.
+    /// The last delivered id.
     pub last: StreamId,
-    /// Entries that it has read, if that is known.
+    /// The number of read entries, if known.
     pub read: Option<u64>,
 }
 
-/// An entry that was delivered to a consumer and not acknowledged.
+/// An entry delivered to a consumer and not acknowledged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pending<'a> {
     /// The name of the consumer.
     pub consumer: Cow<'a, [u8]>,
-    /// When it was delivered, in milliseconds since 1970.
+    /// The time of delivery, in milliseconds since 1970.
     pub time: i64,
-    /// How often.
+    /// The number of deliveries.
     pub count: u64,
 }
 
 /// A consumer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Consumer {
-    /// When it was last seen, in milliseconds since 1970.
+    /// The time when the consumer was last seen, in milliseconds since 1970.
     pub seen: i64,
-    /// When it was last given an entry.
+    /// The time when the consumer was last given an entry.
     pub active: Option<i64>,
-    /// Entries that are pending for it.
+    /// The number of the consumer's pending entries.
     pub pending: u64,
 }
 
-/// A consumer that a command names.
+/// A consumer named by a command.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen<'a> {
-    /// Its name.
+    /// The name of the consumer.
     pub name: &'a [u8],
     /// The time in milliseconds since 1970.
     pub now: i64,
-    /// It is given an entry.
+    /// The consumer is given an entry.
     pub is_active: bool,
 }
 
-/// What becomes of a pending entry.
+/// The change of a pending entry.
 pub enum PendingEdit<'a> {
-    /// Nothing.
+    /// No change.
     Keep,
-    /// It is pending so.
+    /// The entry is pending, with these values.
     Set(Pending<'a>),
-    /// It is not pending.
+    /// The entry is not pending.
     Remove,
 }
 
-/// Says what becomes of a pending entry, by the place of its id among those that are named.
+/// Returns the change of a pending entry, by the place of the id among the named ids.
 pub type PendingChange<'c, 'a> =
     &'c mut dyn FnMut(usize, Option<Pending<'_>>) -> Result<PendingEdit<'a>, Stop>;
 
-/// How many entries each consumer has got or lost, by name.
+/// The change of each consumer's number of entries, by name.
 pub type Shifts = BTreeMap<Vec<u8>, i64>;
 
 impl<'a> Pending<'a> {
@@ -156,7 +157,7 @@ impl<'t> Group<'t> {
         Ok(self.consumer_run().count()?)
     }
 
-    /// Shows pending entries from an id on, in their order, until `false` is returned.
+    /// Visits pending entries from an id on, in their order, until `visit` returns `false`.
     pub fn pending_from(
         &self,
         from: StreamId,
@@ -189,7 +190,7 @@ impl<'t> Group<'t> {
         Ok(last)
     }
 
-    /// Changes pending entries. [`Group::settle`] has to be told of what this returns.
+    /// Changes pending entries. [`Group::settle`] has to be called with the result.
     pub fn edit_pending(
         &self,
         ids: &[StreamId],
@@ -217,8 +218,8 @@ impl<'t> Group<'t> {
         Ok(shifts)
     }
 
-    /// Counts what consumers have got or lost, and notes one as seen, if one is named, which is
-    /// created if there is none. Returns whether it was.
+    /// Applies the changes of the consumers' numbers of entries, and notes a consumer as seen, if
+    /// one is given; an absent consumer is created. Returns whether a consumer was created.
     pub fn settle(&self, shifts: &Shifts, seen: Option<Seen<'_>>) -> Result<bool, Stop> {
         let mut all: BTreeMap<&[u8], i64> =
             shifts.iter().filter(|(_, by)| **by != 0).map(|(name, by)| (&name[..], *by)).collect();
@@ -234,7 +235,7 @@ impl<'t> Group<'t> {
                     is_new = true;
                     Consumer::default()
                 }
-                // Each pending entry is that of a consumer.
+                // Each pending entry belongs to a consumer.
                 (None, None) => return Err(Abort::Conflict.into()),
             };
             let pending = consumer.pending.checked_add_signed(all[names[at]]);
@@ -248,7 +249,7 @@ impl<'t> Group<'t> {
         Ok(is_new)
     }
 
-    /// A consumer, if there is one of this name.
+    /// A consumer, if there is one with this name.
     pub fn consumer(&self, name: &[u8]) -> Result<Option<Consumer>, Stop> {
         Ok(self.consumer_run().get(name)?.map(Consumer::of).transpose()?)
     }
@@ -263,8 +264,8 @@ impl<'t> Group<'t> {
         all.into_iter().map(|(name, value)| Ok((name, Consumer::of(value)?))).collect()
     }
 
-    /// Changes consumers: `change` is told the place of a name and the consumer that there is, and
-    /// says which one there is then.
+    /// Changes consumers: `change` gets the place of a name and the present consumer, and returns
+    /// the new consumer.
     pub fn edit_consumers(
         &self,
         names: &[&[u8]],
@@ -281,14 +282,14 @@ impl<'t> Group<'t> {
         })
     }
 
-    /// Bytes of its blocks, and of what they take beside.
+    /// Bytes of the blocks, including their overhead.
     pub fn bytes(&self) -> Result<usize, Stop> {
         let run = first_run(self.number);
         Ok(block_bytes(self.table, run)? + block_bytes(self.table, run + 1)?)
     }
 }
 
-/// A group of the stream of a key, if there is one of this name. Nothing is read that XADD writes.
+/// A group of the stream of a key, if there is one with this name. Reads nothing written by XADD.
 ///
 /// # Errors
 /// The key holds another type.
@@ -299,12 +300,12 @@ pub fn group_of<'t>(entry: &Entry<'t, '_>, name: &[u8]) -> Result<Option<Group<'
 }
 
 impl<'t> StoredStream<'t, '_> {
-    /// The run that has the groups, if it can have any.
+    /// The run of the groups, if the stream can have any.
     fn group_run(&self) -> Option<u64> {
         self.number().map(|number| first_run(number) + 1)
     }
 
-    /// A group, if there is one of this name.
+    /// A group, if there is one with this name.
     pub fn group(&self, name: &[u8]) -> Result<Option<Group<'t>>, Stop> {
         group_of(self.entry(), name)
     }
@@ -327,7 +328,7 @@ impl<'t> StoredStream<'t, '_> {
         }
     }
 
-    /// Creates a group of a name that none has. The stream is to be stored.
+    /// Creates a group with a new name. The stream is to be stored.
     pub fn create_group(
         &mut self,
         name: &[u8],
@@ -343,20 +344,20 @@ impl<'t> StoredStream<'t, '_> {
         Ok(group)
     }
 
-    /// Stores a group that was changed.
+    /// Stores a changed group.
     pub fn store_group(&self, name: &[u8], group: &Group<'_>) -> Result<(), Stop> {
         let run = self.group_run().ok_or(Abort::Conflict)?;
         self.entry().blocks().change(run, &low_of(name), 1, &group.body())
     }
 
-    /// Removes a group with all that belongs to it.
+    /// Removes a group with its consumers and pending entries.
     pub fn destroy_group(&self, name: &[u8], group: &Group<'_>) -> Result<(), Stop> {
         let run = self.group_run().ok_or(Abort::Conflict)?;
         self.entry().blocks().discard(group.number)?;
         Ok(self.entry().blocks().remove(run, &low_of(name))?)
     }
 
-    /// Copies the groups to the stream of this number.
+    /// Copies the groups to the stream with this number.
     pub fn copy_groups(&self, to: u64) -> Result<(), Stop> {
         let table = self.entry().blocks();
         for (name, group) in self.groups()? {

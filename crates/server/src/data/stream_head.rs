@@ -1,35 +1,36 @@
-//! What is known of a stream without its entries, and what follows for its groups.
+//! The head of a stream, known without the entries, and the counts for groups derived from the
+//! head.
 
 use crate::base::stream_id::StreamId;
 
 /// Bytes of the head of a stream.
 pub const HEAD_BYTES: usize = 72;
 
-/// What is known of a stream without its entries.
+/// The values of a stream beside the entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamHead {
-    /// The last id that was given out.
+    /// The last id given out.
     pub last: StreamId,
-    /// Entries in it.
+    /// The number of entries.
     pub length: u64,
-    /// Entries that were ever added.
+    /// The number of entries ever added.
     pub added: u64,
-    /// Entries in the tail, dead ones included.
+    /// Entries in the tail, including dead ones.
     pub in_tail: u64,
     /// The id of the first entry; zero if there is none.
     pub first: StreamId,
-    /// The highest id of an entry that XDEL has removed.
+    /// The highest id of an entry removed by XDEL.
     pub deleted: StreamId,
 }
 
 impl StreamHead {
-    /// As stored.
+    /// The head as stored.
     pub fn words(&self) -> [u64; HEAD_BYTES / 8] {
         let StreamHead { last, length, added, in_tail, first, deleted } = *self;
         [last.ms, last.seq, length, added, in_tail, first.ms, first.seq, deleted.ms, deleted.seq]
     }
 
-    /// Reads a head and what is behind it.
+    /// Reads a head and the bytes behind it.
     pub fn from_body(body: &[u8]) -> Option<(StreamHead, &[u8])> {
         let (words, tail) = body.split_first_chunk::<HEAD_BYTES>()?;
         let word =
@@ -46,12 +47,12 @@ impl StreamHead {
         Some((head, tail))
     }
 
-    /// Whether an entry from an id on was deleted, behind the first one.
+    /// Whether an entry from an id on was deleted, behind the first entry.
     pub fn has_gaps_from(&self, id: StreamId) -> bool {
         self.length > 0 && self.deleted >= self.first.max(id) && self.deleted > StreamId::ZERO
     }
 
-    /// How many entries were ever added up to an id, as far as the ids of the stream tell.
+    /// The number of entries ever added up to an id, as far as the ids of the stream tell.
     pub fn added_up_to(&self, id: StreamId) -> Option<u64> {
         let is_whole = self.deleted == StreamId::ZERO || self.deleted < self.first;
         match () {
@@ -65,8 +66,8 @@ impl StreamHead {
         }
     }
 
-    /// How many entries a group has not read yet that was delivered up to an id, and has read
-    /// `read` entries, as far as that is known.
+    /// The number of entries a group has not read yet, as far as known. Entries up to `last` were
+    /// delivered to the group, and it has read `read` entries.
     pub fn lag(&self, last: StreamId, read: Option<u64>) -> Option<i64> {
         let read = match read.filter(|_| !self.has_gaps_from(last)) {
             _ if self.added == 0 => return Some(0),

@@ -1,12 +1,12 @@
-//! Nodes: the bytes in which consecutive entries of a stream lie.
+//! Nodes: the bytes of consecutive entries of a stream.
 //!
-//! The first entry of a node stands there whole: the sixteen bytes of its id, the number of its
-//! fields, then each field and its value. Those behind it have a number whose lowest bits are flags
-//! (1: the fields are those of the first entry; 2: the second part of the id is 0; 4: the time
-//! follows as a number of its own) and whose rest is the time since the first entry; then, unless
-//! it is 0, the second part of the id, counted from that of the first entry if the time is the
-//! same; then the values alone, or the number of fields, and each with its value. Numbers and
-//! strings are as [`packed`] has them.
+//! The first entry of a node is stored whole: the sixteen bytes of the id, the number of fields,
+//! then each field and its value. Each further entry begins with a number whose lowest bits are
+//! flags (1: the fields are those of the first entry; 2: the second part of the id is 0; 4: the
+//! time follows as a number of its own) and whose rest is the time since the first entry; then,
+//! unless 0, the second part of the id, counted from the second part of the first id if both times
+//! are the same; then the values alone, or the number of fields, and each field with its value.
+//! Numbers and strings are packed as in [`packed`].
 
 use super::packed;
 use crate::base::stream_id::StreamId;
@@ -18,7 +18,7 @@ const ZERO_SEQ: u64 = 2;
 const FAR: u64 = 4;
 const FLAG_BITS: u32 = 3;
 
-/// Fields, each followed by its value.
+/// Fields, each followed by the value.
 pub type FieldValues<'a> = SmallVec<[&'a [u8]; 8]>;
 
 /// An entry.
@@ -26,7 +26,7 @@ pub type FieldValues<'a> = SmallVec<[&'a [u8]; 8]>;
 pub struct StreamEntry<'a> {
     /// The id.
     pub id: StreamId,
-    /// Fields, each followed by its value.
+    /// Fields, each followed by the value.
     pub strings: FieldValues<'a>,
 }
 
@@ -39,7 +39,7 @@ pub struct NodeEntries<'a> {
 }
 
 impl<'a> NodeEntries<'a> {
-    /// Of the bytes of a node, perhaps of none.
+    /// The entries in the bytes of a node, perhaps none.
     pub fn of(body: &'a [u8]) -> NodeEntries<'a> {
         NodeEntries {
             rest: body,
@@ -89,7 +89,7 @@ impl<'a> NodeEntries<'a> {
         Some(strings)
     }
 
-    /// The id of the next entry, which is not the first one, and whether it has the same fields.
+    /// The id of the next entry, behind the first, and whether the entry has the same fields.
     fn take_id_and_flags(&mut self) -> Option<(StreamId, bool)> {
         let head = packed::take_number(&mut self.rest)?;
         let since = match head & FAR {
@@ -110,7 +110,7 @@ impl<'a> Iterator for NodeEntries<'a> {
     type Item = Result<StreamEntry<'a>, Abort>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        // What is none of this program's is a torn view.
+        // Bytes not written by this program are a torn view.
         (!self.rest.is_empty()).then(|| self.take().ok_or(Abort::Conflict))
     }
 }
@@ -124,12 +124,12 @@ pub fn entries_from(body: &[u8], first: StreamId) -> Result<Vec<StreamEntry<'_>>
     all.filter(|entry| entry.as_ref().map_or(true, |entry| entry.id >= first)).collect()
 }
 
-/// The id of the first entry of a node; `None` if it has none.
+/// The id of the first entry of a node; `None` if the node is empty.
 pub fn first_id(body: &[u8]) -> Option<StreamId> {
     StreamId::from_bytes(body.get(..size_of::<u128>())?)
 }
 
-/// Appends an entry behind those of a node.
+/// Appends an entry behind the entries of a node.
 ///
 /// # Errors
 /// The bytes are no node: a torn view.
@@ -170,10 +170,10 @@ pub fn push(body: &mut Vec<u8>, id: StreamId, strings: &[&[u8]]) -> Result<(), A
     Ok(())
 }
 
-/// A node of these entries.
+/// A node of entries.
 ///
 /// # Errors
-/// Their ids do not ascend: a torn view.
+/// The ids do not ascend: a torn view.
 pub fn node_of<'a: 'e, 'e>(
     all: impl IntoIterator<Item = &'e StreamEntry<'a>>,
 ) -> Result<Vec<u8>, Abort> {
@@ -237,7 +237,7 @@ mod tests {
         }
     }
 
-    /// Of entries with the same two fields and values of ten bytes, one takes 24 bytes or less.
+    /// With the same two fields and values of ten bytes, an entry takes 24 bytes or less.
     #[test]
     fn field_names_stand_in_a_node_once() {
         let mut body = Vec::new();

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 /// A step of a history.
 #[derive(Clone, Debug)]
 enum Step {
-    /// Adds entries, this much later each, with a value of this length.
+    /// Adds entries, each later than the last by this time, with a value of this length.
     Add(Vec<(u64, usize, bool)>),
     /// Deletes the entries at these places, by shares of 256.
     Delete(Vec<u8>),
@@ -24,9 +24,9 @@ enum Step {
     Acknowledge(u8, Vec<u8>),
     /// Gives the pending entries at these places to a consumer.
     Claim(u8, u8, Vec<u8>),
-    /// Copies the stream and goes on with the copy.
+    /// Copies the stream and continues with the copy.
     Copy,
-    /// As [`Step::Copy`], through its image.
+    /// As [`Step::Copy`], through the image.
     Restore,
 }
 
@@ -160,7 +160,7 @@ fn change_pending(
     let group = stream.group(GROUPS[at])?.expect("it was created");
     let known = &mut model.groups[at].pending;
     let mut ids = picked(known.keys().copied().collect(), places);
-    // One that is not pending.
+    // An entry that is not pending.
     ids.push(StreamId { ms: 3, seq: u64::MAX });
     let shifts = group.edit_pending(&ids, &mut |place, old| {
         let model = known.get(&ids[place]).copied();
@@ -276,7 +276,7 @@ fn compare(space: &Keyspace<'_>, model: &StreamModel) -> Result<(), Stop> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// With nodes of few entries there are many of them.
+    /// Nodes of few entries make many nodes.
     #[test]
     fn as_entries_and_groups_in_memory(steps in steps(), node_entries in 1usize..40) {
         let stored = Stored::new();
@@ -293,7 +293,7 @@ proptest! {
             stored.run_keys(node_entries, |space| {
                 model = before.clone();
                 run(space, &mut model, step)?;
-                // In the transaction that has changed it.
+                // In the transaction of the change.
                 compare(space, &model)
             });
             stored.run_keys(node_entries, |space| compare(space, &model));
@@ -303,7 +303,7 @@ proptest! {
         prop_assert_eq!(stored.blocks(), vec![]);
     }
 
-    /// Without groups it is packed as long as it has one node.
+    /// A stream without groups is packed as long as it has one node.
     #[test]
     fn a_small_stream_is_packed(steps in steps()) {
         let stored = Stored::new();

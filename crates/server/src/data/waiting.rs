@@ -1,19 +1,19 @@
 //! Clients that wait for an element: BLPOP and the like.
 //!
-//! A client enters the queues of its keys, *then* tries once more. A transaction that brings
-//! elements under a key that had none commits, *then* it is looked whether clients wait for that
-//! key. Between the two steps of each is a fence, so at least one sees the other: no client waits
-//! for an element that is there. (Dekker's pattern: the count of places is what the committing side
-//! reads, the keys what the waiting side reads.)
+//! A client enters the queues of its keys, *then* tries once more. A transaction that fills an
+//! empty key commits, *then* the committing side checks whether clients wait for the key. Between
+//! the two steps of each side is a fence, so at least one side sees the other: no client waits for
+//! a present element. (Dekker's pattern: the committing side reads the count of places, the waiting
+//! side reads the keys.)
 //!
-//! The first client of a queue is called, and runs its whole command again. It leaves its queues
-//! only once it has a reply, or ends waiting, and then the next one of each is called: it may be
-//! that elements remain. So each is served in the order in which they came, unless another command
-//! takes the element before.
+//! The first client of a queue is called, and runs its whole command again. The client leaves its
+//! queues only after a reply, or at the end of the wait, and then the next client of each queue is
+//! called: elements may remain. So clients are served in the order of arrival, unless another
+//! command takes the element before.
 //!
-//! Clients that wait for entries of a stream, which stay there, are all called. Those of a group
-//! take entries from each other alone: each group has a *line* of its own in the queue, whose first
-//! client is called.
+//! Clients that wait for entries of a stream are all called, since entries stay. Clients of a group
+//! compete only with each other: each group has a *line* of its own in the queue, and the first
+//! client of the line is called.
 
 use crate::clients::ClientEntry;
 use crate::data::head::Kind;
@@ -22,7 +22,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex};
 
-/// A key with the type of its value: what clients wait for.
+/// A key with the type of its value, for which clients wait.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct WaitKey {
     /// The number of the database.
@@ -33,25 +33,25 @@ pub struct WaitKey {
     pub key: Vec<u8>,
 }
 
-/// The clients of a queue among which one waits: those that take elements from each other.
+/// The line of a waiting client: the clients of a queue that compete for elements.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WaitLine {
-    /// None: it takes nothing.
+    /// No line: the client takes nothing.
     Free,
-    /// Those that have named no group.
+    /// The clients without a group.
     Common,
-    /// Those of a group of consumers.
+    /// The clients of a group of consumers.
     Group(Vec<u8>),
 }
 
-/// A client that waits.
+/// A waiting client.
 struct Waiter {
     client: Arc<ClientEntry>,
     line: WaitLine,
     is_called: AtomicBool,
 }
 
-/// The clients that wait for a key.
+/// The clients waiting for a key.
 #[derive(Default)]
 struct Queue(VecDeque<Arc<Waiter>>);
 
@@ -63,13 +63,13 @@ impl Waiter {
 }
 
 impl Queue {
-    /// Calls the first client of each line, and all that are in none.
+    /// Calls the first client of each line, and all clients without a line.
     fn call(&self) {
         let mut called: HashSet<&[u8]> = HashSet::new();
         for waiter in &self.0 {
             match &waiter.line {
                 WaitLine::Free => waiter.call(),
-                // The rest of the queue is of this line.
+                // The rest of the queue belongs to the common line.
                 WaitLine::Common => return waiter.call(),
                 WaitLine::Group(name) if called.insert(name) => waiter.call(),
                 WaitLine::Group(_) => {}
@@ -77,13 +77,13 @@ impl Queue {
         }
     }
 
-    /// The first client of a line, if it is one.
+    /// The first client of a line; `None` for clients without a line.
     fn first_of(&self, line: &WaitLine) -> Option<&Arc<Waiter>> {
         self.0.iter().find(|waiter| waiter.line == *line).filter(|_| *line != WaitLine::Free)
     }
 }
 
-/// The queues of all keys that clients wait for.
+/// The queues of all keys with waiting clients.
 #[derive(Default)]
 pub struct WaitQueues {
     /// The number of places in all queues.
@@ -92,7 +92,7 @@ pub struct WaitQueues {
     queues: Mutex<HashMap<WaitKey, Queue>>,
 }
 
-/// A client's places in the queues of its keys. Dropped, it leaves them.
+/// A client's places in the queues of its keys. Dropping the places leaves the queues.
 pub struct Places {
     queues: Arc<WaitQueues>,
     waiter: Arc<Waiter>,
@@ -100,7 +100,7 @@ pub struct Places {
 }
 
 impl WaitQueues {
-    /// Enters the queues of the keys, which differ. The client is called at once: it has to try
+    /// Enters the queues of the keys, all different. The client is called at once: it has to try
     /// once more.
     pub fn enter(
         self: &Arc<Self>,
@@ -108,7 +108,7 @@ impl WaitQueues {
         keys: Vec<WaitKey>,
         line: WaitLine,
     ) -> Places {
-        // It tries once more, whatever happens.
+        // The client tries once more in any case.
         let waiter = Arc::new(Waiter { client, line, is_called: AtomicBool::new(true) });
         let mut queues = self.queues.lock().unpoisoned();
         for key in &keys {
@@ -121,18 +121,18 @@ impl WaitQueues {
         Places { queues: self.clone(), waiter, keys }
     }
 
-    /// Whether there are clients that wait. After a commit, [`fence`] first.
+    /// Whether no clients wait. After a commit, [`fence`] first.
     fn is_empty(&self) -> bool {
         self.places.load(Ordering::Relaxed) == 0
     }
 
-    /// Whether a transaction that begins now has to say which keys it fills. One that did not, and
-    /// has filled some, calls [`WaitQueues::call_all`].
+    /// Whether a transaction that begins now has to name the keys it fills. A transaction with
+    /// unnamed filled keys calls [`WaitQueues::call_all`].
     pub fn wants_keys(&self) -> bool {
         !self.is_empty()
     }
 
-    /// Elements are there under these keys, which had none: committed before.
+    /// Calls clients of keys that had no elements and have some now, committed before.
     pub fn call<'a>(&self, keys: impl Iterator<Item = &'a WaitKey>) {
         fence(Ordering::SeqCst);
         if self.is_empty() {
@@ -142,7 +142,7 @@ impl WaitQueues {
         keys.filter_map(|key| queues.get(key)).for_each(Queue::call);
     }
 
-    /// Elements are there under keys that had none, committed before; which is not known.
+    /// Calls all clients: unknown keys had no elements and have some now, committed before.
     pub fn call_all(&self) {
         self.call_where(|_| true);
     }
@@ -161,24 +161,25 @@ impl WaitQueues {
         queues.iter().filter(|(key, _)| is_wanted(key)).for_each(|(_, queue)| queue.call());
     }
 
-    /// The number of clients that wait.
+    /// The number of waiting clients.
     pub fn clients(&self) -> usize {
         self.clients.load(Ordering::Relaxed)
     }
 
-    /// The number of keys that they wait for.
+    /// The number of keys with waiting clients.
     pub fn keys(&self) -> usize {
         self.queues.lock().unpoisoned().len()
     }
 }
 
 impl Places {
-    /// Whether it was called since it was last asked: it has to try once more.
+    /// Whether the client was called since the last call of this function: then it has to try once
+    /// more.
     pub fn take_call(&self) -> bool {
         self.waiter.is_called.swap(false, Ordering::Acquire)
     }
 
-    /// Whether it was called.
+    /// Whether the client was called.
     pub fn is_called(&self) -> bool {
         self.waiter.is_called.load(Ordering::Acquire)
     }
@@ -196,7 +197,7 @@ impl Drop for Places {
             if queue.0.is_empty() {
                 queues.remove(key);
             } else if was_first {
-                // It may have been called for an element that it has not taken.
+                // The client may have been called for an element it has not taken.
                 queue.first_of(line).into_iter().for_each(|next| next.call());
             }
         }
@@ -256,7 +257,7 @@ mod tests {
         assert!(queues.queues.lock().unwrap().is_empty());
     }
 
-    /// Of each group the first, and all that take nothing.
+    /// Of each group the first client, and all clients that take nothing.
     #[test]
     fn lines_of_a_queue_are_called_by_themselves() {
         let queues = Arc::new(WaitQueues::default());
@@ -276,7 +277,7 @@ mod tests {
         assert_eq!(called(&all), [true; 3]);
     }
 
-    /// One that leaves from the middle calls no other.
+    /// A client that leaves from the middle calls no other.
     #[test]
     fn one_that_was_not_first_calls_none() {
         let queues = Arc::new(WaitQueues::default());

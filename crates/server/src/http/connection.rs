@@ -1,4 +1,4 @@
-//! A connection over which one page is asked for: a request, its answer, the end.
+//! A connection for one page: a request, its answer, the end.
 
 use super::request::{self, MOST_HEAD_BYTES, PageRequest, Refusal};
 use mio::net::TcpStream;
@@ -6,32 +6,32 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::time::{Duration, Instant};
 
-/// A connection lasts no longer, whatever its client does.
+/// The longest time of a connection, for any client.
 pub const LONGEST: Duration = Duration::from_secs(2);
 
-/// Most bytes that are read behind a request, only to be thrown away.
+/// Most bytes read behind a request, only to be thrown away.
 const MOST_DRAINED: usize = 256 << 10;
 
-/// What a connection is doing.
+/// The activity of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum HttpStage {
-    /// It reads a request.
+    /// The connection reads a request.
     Reading,
-    /// It sends an answer.
+    /// The connection sends an answer.
     Writing,
-    /// It has closed its side, and waits for the client to do so: an answer is lost if a socket is
-    /// closed while the client still sends.
+    /// The server has closed its side, and waits for the client to close: an answer is lost if a
+    /// socket is closed while the client still sends.
     Draining,
     /// There is nothing more to do.
     Over,
 }
 
-/// What a connection needs next.
+/// The next need of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NextStep {
-    /// An event of its socket, or its end in time.
+    /// An event of the socket, or the end of the time.
     Event,
-    /// The answer to this, see [`HttpConnection::answer`].
+    /// The answer to a request, see [`HttpConnection::answer`].
     Answer(PageRequest),
     /// To be closed.
     Close,
@@ -39,9 +39,9 @@ pub enum NextStep {
 
 /// A connection.
 pub struct HttpConnection {
-    /// Its socket.
+    /// The socket.
     pub socket: TcpStream,
-    /// When it ends at the latest.
+    /// The latest end of the connection.
     pub ends: Instant,
     /// Other machines are served.
     is_open: bool,
@@ -52,10 +52,10 @@ pub struct HttpConnection {
     drained: usize,
 }
 
-/// What a socket does now.
+/// The result of a call on a socket.
 enum Moved {
     Bytes(usize),
-    /// It has to wait.
+    /// The call has to wait.
     Later,
     /// The client has closed its side, or the socket has failed.
     Ended,
@@ -72,7 +72,7 @@ fn moved(result: std::io::Result<usize>) -> Moved {
 }
 
 impl HttpConnection {
-    /// A connection that was accepted now; other machines are served if `is_open`.
+    /// A connection accepted now; other machines are served if `is_open`.
     pub fn new(socket: TcpStream, is_open: bool) -> HttpConnection {
         HttpConnection {
             socket,
@@ -102,7 +102,7 @@ impl HttpConnection {
         if self.stage == HttpStage::Over { NextStep::Close } else { NextStep::Event }
     }
 
-    /// Has the answer sent, after which the connection ends.
+    /// Sends the answer; then the connection ends.
     pub fn answer(&mut self, output: Vec<u8>) {
         (self.output, self.stage) = (output, HttpStage::Writing);
     }
@@ -165,8 +165,8 @@ impl HttpConnection {
         }
     }
 
-    /// Its time is over. Says so if a request has begun to arrive; a browser also opens connections
-    /// that it may need later.
+    /// Ends the connection at the end of its time. Sends an error if a request has begun to arrive;
+    /// a browser also opens connections for later needs.
     pub fn expire(&mut self) {
         if self.stage == HttpStage::Reading && !self.input.is_empty() {
             self.refuse(request::TOO_SLOW);

@@ -1,5 +1,5 @@
-//! `/metrics`: the numbers of INFO, those of commands, and those of the database, in the text
-//! format of Prometheus.
+//! `/metrics`: the numbers of INFO, of commands, and of the database, in the text format of
+//! Prometheus.
 
 mod numbers;
 
@@ -16,7 +16,8 @@ use hyades_platform::sync::Unpoisoned;
 use numbers::NumberKind::{Counter, Gauge};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// The upper bounds of the buckets of acknowledgement, in nanoseconds: as those of syncs.
+/// The upper bounds of the buckets of acknowledgement, in nanoseconds: equal to the bounds of
+/// syncs.
 const BOUNDS_NS: [u64; 21] = bounds();
 
 const fn bounds() -> [u64; 21] {
@@ -32,10 +33,10 @@ const fn bounds() -> [u64; 21] {
     bounds
 }
 
-/// The database's own measures calls that this server does not make.
+/// The database's own metric of this name measures calls unused by this server.
 const ACKNOWLEDGEMENT: &str = "hyades_acknowledgement_seconds";
 
-/// All of them as text.
+/// All metrics as text.
 pub fn text(shared: &Shared, live: &[u64]) -> String {
     let text = info::text(shared, |name| info::MONITORED.contains(&name), live);
     let mut metrics: Metrics = numbers(&text).collect();
@@ -61,7 +62,7 @@ pub fn text(shared: &Shared, live: &[u64]) -> String {
     metrics.to_prometheus()
 }
 
-/// Those of INFO.
+/// The metrics of INFO.
 fn numbers(info: &str) -> impl Iterator<Item = Metric> {
     NUMBERS.iter().filter_map(|&(field, kind, name, unit, help)| {
         let mut lines = info.lines().filter_map(|line| line.split_once(':'));
@@ -74,7 +75,7 @@ fn numbers(info: &str) -> impl Iterator<Item = Metric> {
     })
 }
 
-/// Those of a recovery by log stream.
+/// The metrics of a recovery by log stream.
 fn recovery(metrics: &mut Metrics, progress: &Progress) {
     let mut each = |name, unit, help, value: fn(&StreamProgress) -> u64| {
         metrics.extend(progress.by_stream.iter().map(|stream| {
@@ -113,7 +114,7 @@ fn databases(metrics: &mut Metrics, shared: &Shared, live: &[u64]) {
     each("hyades_database_expiring_keys", "Keys of a database that expire", |database| database.2);
 }
 
-/// The class of a command: what it is about.
+/// The class of a command: its subject.
 pub fn class_of(name: &str) -> &'static str {
     let own = name.split('|').next().unwrap_or(name);
     catalogue::command(own.as_bytes()).map_or("other", |command| command.group)

@@ -1,9 +1,10 @@
 //! Pages for monitoring over HTTP, for this machine alone unless `metrics-bind` says otherwise: `/`
 //! (status page), `/status.json`, `/metrics`, and for probes `/livez`, `/readyz` and `/healthz`.
 //!
-//! One thread serves a few connections side by side, and never waits for one of them: each has two
-//! seconds for a request, its answer and its end. The thread sleeps while there is no connection.
-//! It has no part in serving Redis's clients: what goes wrong here leaves them alone.
+//! One thread serves a few connections side by side, and never waits for a single connection: each
+//! has two seconds for a request, its answer and its end. The thread sleeps while there is no
+//! connection. The thread has no part in serving Redis's clients: faults here do not affect
+//! clients.
 
 mod connection;
 mod metrics;
@@ -26,22 +27,22 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Most connections at once. Others wait until one of them ends.
+/// Most connections at once. Further connections wait until a connection ends.
 const MOST_CONNECTIONS: usize = 8;
 
 const WAKER: Token = Token(usize::MAX);
 
-/// Tokens of sockets that are listened to begin here; those below are connections.
+/// Tokens of listening sockets begin here; smaller tokens are connections.
 const LISTENERS: usize = MOST_CONNECTIONS;
 
 /// When the process has no file descriptor left, accepting is tried again after this time.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// A poll's timeout is a whole number of these.
+/// A poll's timeout is a whole multiple of this time.
 const ROUNDING: Duration = Duration::from_millis(1);
 
-/// If the server fails, a page that asked for its status so recently may ask once more: it tells
-/// the cause.
+/// If the server fails, a page with a status request within this time may ask once more: the answer
+/// has the cause.
 const WATCHED: Duration = Duration::from_secs(3);
 const FAREWELL: Duration = Duration::from_millis(if cfg!(test) { 5_000 } else { 1_500 });
 
@@ -73,14 +74,14 @@ pub struct HttpServer {
     poll: Poll,
     waker: Arc<LoopWaker>,
     sockets: Vec<TcpListener>,
-    /// One of them is reached from other machines.
+    /// At least one socket is reached from other machines.
     is_open: bool,
     connections: [Option<HttpConnection>; MOST_CONNECTIONS],
-    /// For the numbers of the databases, opened when they are first asked for.
+    /// For the numbers of the databases, opened at the first request for numbers.
     session: Option<Session>,
-    /// When the status was asked for last.
+    /// The time of the last request for the status.
     asked_at: Option<Instant>,
-    /// When the server was found to have failed.
+    /// The time at which the failure of the server was found.
     failed_at: Option<Instant>,
     /// Accepting has failed.
     pauses: bool,
@@ -90,7 +91,7 @@ impl HttpServer {
     /// Listens at the port of the settings, if there is one.
     ///
     /// # Errors
-    /// It cannot be listened at; said with the address.
+    /// The server cannot listen at the port; the error names the address.
     pub fn bind(shared: &Arc<Shared>) -> Result<Option<HttpServer>> {
         match shared.settings.metrics_port() {
             0 => Ok(None),
@@ -111,8 +112,8 @@ impl HttpServer {
                     poll.registry().register(&mut socket, token, Interest::READABLE)?;
                     sockets.push(socket);
                 }
-                // A machine may have no IPv6. A browser that finds something else there would show
-                // that in place of this.
+                // A machine may have no IPv6. A port in use is an error: a browser would show the
+                // page of the other program.
                 Err(error) if is_optional && error.kind() != ErrorKind::AddrInUse => {}
                 Err(error) => {
                     let text = format!("cannot listen at {at} (metrics-port): {error}");
@@ -159,7 +160,7 @@ impl HttpServer {
                 }
                 _ => {}
             }
-            // What happens from here on wakes the poll again.
+            // Events from here on wake the poll again.
             self.waker.reset();
             for event in &events {
                 self.serve(event.token().0);
@@ -191,10 +192,10 @@ impl HttpServer {
         !is_watched || at.elapsed() >= FAREWELL
     }
 
-    /// Serves a connection as far as that is possible now.
+    /// Serves a connection as far as possible now.
     fn serve(&mut self, at: usize) {
         loop {
-            // The waker, a socket that is listened to, or a connection that has ended.
+            // The waker, a listening socket, or a connection that has ended.
             let Some(Some(connection)) = self.connections.get_mut(at) else { return };
             match connection.advance() {
                 NextStep::Event => return,
@@ -215,7 +216,7 @@ impl HttpServer {
         }
     }
 
-    /// Ends the connections whose time is over.
+    /// Ends the connections at the end of their time.
     fn end_late(&mut self) {
         let now = Instant::now();
         for at in 0..MOST_CONNECTIONS {
@@ -228,7 +229,8 @@ impl HttpServer {
         }
     }
 
-    /// Accepts while a place is free. Events come once, so this is tried whenever one may be.
+    /// Accepts while a place is free. Events come once, so the call follows whenever a place may be
+    /// free.
     fn accept(&mut self) {
         self.pauses = false;
         for socket in 0..self.sockets.len() {
@@ -265,7 +267,7 @@ impl HttpServer {
                 page(reply::JSON, &status::json(&shared, &self.generations()))
             }
             "/metrics" => page(reply::PROMETHEUS, &metrics::text(&shared, &self.generations())),
-            // The process runs and answers, whatever it does.
+            // The process runs and answers, in any state.
             "/livez" => page(reply::TEXT, "alive\n"),
             "/healthz" | "/readyz" => {
                 let state = status::ServerState::of(&shared);

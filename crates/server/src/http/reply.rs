@@ -23,7 +23,7 @@ fn reason(status: u16) -> &'static str {
     }
 }
 
-/// An answer. Other sites may not use it: it names none that may, and pages are neither framed nor
+/// An answer. Its head allows no other site to use the answer, and pages are neither framed nor
 /// embedded.
 pub fn page(status: u16, kind: &str, policy: &str, body: &str, is_head: bool) -> Vec<u8> {
     let mut out = String::with_capacity(512 + body.len());
@@ -45,12 +45,13 @@ pub fn page(status: u16, kind: &str, policy: &str, body: &str, is_head: bool) ->
     out.into_bytes()
 }
 
-/// The answer to a request that is refused.
+/// The answer to a refused request.
 pub fn refusal(Refusal(status, text): Refusal, is_head: bool) -> Vec<u8> {
     page(status, TEXT, "", &format!("{text}\n"), is_head)
 }
 
-/// What the script and the style in a page may do: they alone run, and read from here.
+/// The rights of the script and the style in a page: no other script runs, and reads are limited to
+/// this server.
 pub fn policy_of(html: &str) -> String {
     let hash = |tag: &str| {
         let (begin, end) = (format!("<{tag}>"), format!("</{tag}>"));

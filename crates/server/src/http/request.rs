@@ -1,9 +1,9 @@
-//! The head of a request for a page: what is asked for, or why it is refused.
+//! The head of a request for a page: the requested page, or the reason of a refusal.
 //!
-//! A browser may be led to this port under a name of somewhere else ("DNS rebinding"): its page
-//! could then read what is here. So the name that was asked for has to be one of this machine, or,
-//! where other machines are served, an address, which leads nowhere else. Pages of a word or of
-//! numbers alone are served to those under any name: what scrapes them has one for this machine.
+//! A browser may be led to this port under a foreign name ("DNS rebinding"): its page could then
+//! read the data here. So the requested name has to belong to this machine, or, if other machines
+//! are served, be an address, which leads nowhere else. Pages of a word or of numbers alone are
+//! served under any name: monitoring programs have a name for this machine.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -13,16 +13,16 @@ pub const MOST_HEAD_BYTES: usize = 8 << 10;
 /// Most lines of a head.
 const MOST_HEADERS: usize = 64;
 
-/// A page that was asked for.
+/// A requested page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PageRequest {
-    /// Its path, without a query.
+    /// The path, without a query.
     pub path: String,
     /// Only the head of the answer is wanted.
     pub is_head: bool,
 }
 
-/// Why a request is not answered with a page: a status of HTTP, and a sentence.
+/// The reason to answer without a page: a status of HTTP, and a sentence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal(pub u16, pub &'static str);
 
@@ -32,7 +32,7 @@ pub const TOO_SLOW: Refusal = Refusal(408, "the request has not arrived in time"
 /// The client has closed its side before its request was whole.
 pub const CUT_OFF: Refusal = Refusal(400, "the request ends too early");
 
-/// There is no such page.
+/// The page does not exist.
 pub const NO_SUCH_PAGE: Refusal =
     Refusal(404, "there is no such page: there are /, /metrics, /status.json, /livez, /readyz");
 
@@ -46,11 +46,11 @@ const FOREIGN_HOST: Refusal = Refusal(
 );
 const OTHER_METHOD: Refusal = Refusal(405, "the methods are GET and HEAD");
 
-/// Pages that other machines may ask for under any name.
+/// Pages that other machines may request under any name.
 const PLAIN_PAGES: [&str; 4] = ["/metrics", "/healthz", "/livez", "/readyz"];
 
-/// Reads a request from the bytes that have arrived; `None` if its head is not whole yet. Other
-/// machines are served if `is_open`.
+/// Reads a request from the received bytes; `None` if the head is not complete yet. Other machines
+/// are served if `is_open`.
 pub fn read(input: &[u8], is_open: bool) -> Result<Option<PageRequest>, Refusal> {
     let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
     let mut request = httparse::Request::new(&mut headers);
@@ -70,7 +70,7 @@ pub fn read(input: &[u8], is_open: bool) -> Result<Option<PageRequest>, Refusal>
     match (&hosts.map(|header| header.value).collect::<Vec<_>>()[..], request.version) {
         ([host], _) if is_served(host) => {}
         ([_], _) => return Err(FOREIGN_HOST),
-        // Before 1.1 it need not be named; browsers always do.
+        // Before 1.1 no host need be named; browsers always name the host.
         ([], Some(0)) => {}
         _ => return Err(NOT_ONE_HOST),
     }
@@ -83,7 +83,7 @@ pub fn read(input: &[u8], is_open: bool) -> Result<Option<PageRequest>, Refusal>
 }
 
 /// Whether a `Host` is a name or an address of this machine alone, with any port: a tunnel may end
-/// at another one.
+/// at another port.
 fn is_local(host: &[u8]) -> bool {
     let Ok(host) = std::str::from_utf8(host) else { return false };
     let is_port = |text: &str| text.parse::<u16>().is_ok() || text.is_empty();

@@ -1,5 +1,5 @@
-//! `/`, the status page, and `/status.json`, which it shows: the numbers of INFO by their names,
-//! and what INFO has no room for.
+//! `/`, the status page, and `/status.json`, its data: the numbers of INFO by their names, and
+//! further data beyond INFO.
 
 mod json;
 
@@ -11,30 +11,30 @@ use hyades_platform::sync::Unpoisoned;
 use json::Json;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// The page. It is whole in itself.
+/// The page, self-contained.
 pub const PAGE: &str = include_str!("status/page.html");
 
-/// Entries of the slow log that are shown.
+/// The number of shown entries of the slow log.
 const MOST_SLOW: usize = 10;
 
-/// Steps of each doubling in which times of acknowledgement are told.
+/// Steps of each doubling in the shown times of acknowledgement.
 const STEPS: usize = 16;
 
-/// What a server is doing.
+/// The activity of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerState {
-    /// It opens its database.
+    /// The server opens its database.
     Loading,
-    /// It serves.
+    /// The server serves.
     Ready,
-    /// Its log has failed, or its database cannot be opened.
+    /// The log has failed, or the database cannot be opened.
     Failed,
-    /// It was asked to stop.
+    /// The server was asked to stop.
     Stopping,
 }
 
 impl ServerState {
-    /// That of a server now.
+    /// The present state of a server.
     pub fn of(shared: &Shared) -> ServerState {
         match shared.stopping() {
             Some(Stopping::Failed(_)) => ServerState::Failed,
@@ -147,18 +147,18 @@ fn recovery(out: &mut Json, progress: &Progress) {
     });
 }
 
-/// The lines of INFO. What is a number there is one here.
+/// The lines of INFO. A number in INFO is a number here.
 fn numbers(out: &mut Json, info: &str) {
     for (name, value) in info.lines().filter_map(|line| line.split_once(':')) {
         match is_number(value) {
-            // As it is written: no digit is lost.
+            // As written: no digit is lost.
             true => out.key(name).digits(value),
             false => out.key(name).text(value),
         }
     }
 }
 
-/// Whether it is a number, as JSON writes it too.
+/// Whether a text is a number, also in JSON.
 pub fn is_number(text: &str) -> bool {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
     let is_digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
@@ -166,7 +166,7 @@ pub fn is_number(text: &str) -> bool {
     text.len() <= 24 && is_digits(whole) && is_digits(fraction) && is_plain
 }
 
-/// How many took how long, in seconds: those that took no longer than the first of each pair.
+/// A histogram in seconds: of each pair, the number of times that took no longer than the first.
 fn histogram(out: &mut Json, sum: f64, steps: &[(f64, u64)]) {
     out.key("count").number(steps.last().map_or(0.0, |(_, count)| *count as f64));
     out.key("seconds").number(sum);
@@ -189,7 +189,7 @@ fn syncs(out: &mut Json, metrics: &[Metric]) {
     histogram(out, sum, &steps);
 }
 
-/// What is told of a log stream: its label, and metrics by their names.
+/// The data of a log stream: its label, and metrics by their names.
 type StreamMetrics<'m> = (&'m str, Vec<(&'static str, &'m MetricValue)>);
 
 fn streams(metrics: &[Metric]) -> Vec<StreamMetrics<'_>> {
@@ -230,8 +230,8 @@ fn stream(out: &mut Json, (label, metrics): StreamMetrics<'_>) {
     });
 }
 
-/// The newest entries. Where not all may do everything this page must not tell what some may not
-/// see: then arguments are left out.
+/// The newest entries. If some users are restricted, the page must not show data hidden from
+/// restricted users: the arguments are then left out.
 fn slow_log(out: &mut Json, shared: &Shared) {
     let is_open = !shared.access.is_restricted();
     out.list(shared.stats.slow_log.last(MOST_SLOW), |out, entry| {

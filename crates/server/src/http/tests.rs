@@ -1,4 +1,4 @@
-//! The pages over sockets: what is told, and clients that are slow or hostile.
+//! The pages over sockets: their contents, and slow or hostile clients.
 
 mod format;
 
@@ -46,7 +46,7 @@ impl Pages {
         stream
     }
 
-    /// What is answered until the connection is closed.
+    /// The answer until the connection is closed.
     fn say(&self, text: &str) -> String {
         let mut stream = self.connect();
         stream.write_all(text.as_bytes()).unwrap();
@@ -117,7 +117,7 @@ fn pages_are_found_and_all_else_is_refused() {
     assert_eq!(code(&pages.say(&format!("{flush}{}", "x".repeat(60_000)))), "405");
 }
 
-/// The page loads nothing, and neither script nor style is outside of what its policy names.
+/// The page loads nothing, and neither script nor style is outside of the policy.
 #[test]
 fn the_page_is_whole_in_itself() {
     let page = status::PAGE;
@@ -157,7 +157,7 @@ fn health_and_status_follow_the_state() {
     assert!(pages.body("/metrics").contains("\nhyades_log_streams 2\n"));
 }
 
-/// Other machines are served where the settings say so, under addresses; plain pages by any name.
+/// Other machines are served if the settings allow so, under addresses; plain pages by any name.
 #[test]
 fn where_it_listens_is_a_setting() {
     let pages = Pages::new(&["--metrics-bind", "0.0.0.0"]);
@@ -182,7 +182,7 @@ fn where_it_listens_is_a_setting() {
     assert!(refused("-203.0.113.1").contains("names no address that can be listened at"));
 }
 
-/// A page that is being watched tells why the server ends.
+/// A watched page shows why the server ends.
 #[test]
 fn a_failure_is_told_to_a_page_that_watches() {
     let mut watched = Pages::new(&[]);
@@ -201,7 +201,7 @@ fn a_failure_is_told_to_a_page_that_watches() {
     watched.thread.take().unwrap().join().unwrap();
     assert!(began.elapsed() < FAREWELL + Duration::from_secs(5));
     watched.thread = Some(std::thread::spawn(|| {}));
-    // Without one, nothing is waited for.
+    // Without a watched page, there is no wait.
     let mut alone = Pages::new(&[]);
     alone.body("/metrics");
     let began = Instant::now();
@@ -226,7 +226,7 @@ fn a_client_that_ends_early_or_sends_too_much_is_told() {
     assert_eq!(code(&pages.say("*1\r\n$4\r\nPING\r\n")), "400");
     let long = format!("GET / HTTP/1.1\r\nHost: localhost\r\nA: {}", "a".repeat(20_000));
     assert_eq!(code(&pages.say(&long)), "431");
-    // One that never stops sending is cut off, before its time.
+    // A client that never stops sending is cut off, before its time.
     let mut stream = pages.connect();
     stream.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
     let began = Instant::now();
@@ -236,13 +236,15 @@ fn a_client_that_ends_early_or_sends_too_much_is_told() {
     assert_eq!(code(&pages.get("/healthz")), "503");
 }
 
-/// Each holds a place for its two seconds and no longer; others are served behind them.
+/// Each slow client holds a place for its two seconds and no longer; clients behind are served
+/// then.
 #[test]
 fn slow_clients_are_ended_and_hold_up_others_for_their_time_alone() {
     let pages = Pages::new(&[]);
     let began = Instant::now();
     let mut slow: Vec<TcpStream> = (0..MOST_CONNECTIONS).map(|_| pages.connect()).collect();
-    // Half of them say nothing, one does not read or close, the others send a byte now and then.
+    // Half of the clients send nothing, one client does not read or close, the rest send a byte now
+    // and then.
     slow[4].write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
     let mut next = pages.connect();
     next.write_all(b"GET /healthz HTTP/1.0\r\n\r\n").unwrap();
@@ -284,7 +286,7 @@ fn slow_command(shared: &Shared) {
     shared.stats.slow_log.add(entry, 9);
 }
 
-/// The page asks for no password: with one, it does not show what clients need it for.
+/// The page asks for no password: with a password, data for logged-in clients is not shown.
 #[test]
 fn arguments_of_slow_commands_are_hidden_where_there_is_a_password() {
     for (arguments, shown) in

@@ -1,5 +1,5 @@
-//! Runs the commands of append-only files, some hundred in a transaction. What stands between MULTI
-//! and EXEC is in one.
+//! Runs the commands of append-only files, some hundred in a transaction. Commands between MULTI
+//! and EXEC share a transaction.
 
 use super::Import;
 use super::groups::{PendingCommands, SourceCommand};
@@ -15,22 +15,22 @@ use std::io::Read;
 pub struct FileCommands<R> {
     /// The number of the file.
     pub file: u32,
-    /// Where they begin.
+    /// Where the commands begin.
     pub begin: u64,
-    /// Bytes of them that were read.
+    /// Bytes of the commands, already read.
     pub read: Vec<u8>,
-    /// The other bytes.
+    /// The remaining bytes.
     pub rest: R,
 }
 
-/// Bytes that are read at once.
+/// Bytes read at once.
 const CHUNK: u64 = 1 << 20;
 
-/// A file whose commands are run.
+/// A file with commands to run.
 struct FileSource<'a> {
     import: &'a Import<'a>,
     file: u32,
-    /// Groups that are behind when all have run.
+    /// The number of groups done when all pending groups have run.
     done: u64,
     report: &'a mut ImportReport,
     last: Option<Ticket>,
@@ -57,11 +57,11 @@ impl CommandSource for FileSource<'_> {
     }
 }
 
-/// Runs the commands of a file. Returns the bytes of a command, or of a MULTI, at the end that is
-/// not whole.
+/// Runs the commands of a file. Returns the bytes of an incomplete command, or of an incomplete
+/// MULTI, at the end.
 ///
 /// # Errors
-/// What is wrong, in a sentence.
+/// A description of the error, in a sentence.
 pub fn run(
     import: &Import<'_>,
     commands: FileCommands<impl Read>,
@@ -133,8 +133,8 @@ pub fn run(
     }
 }
 
-/// The length of a note for people at the beginning: a line that begins with `#`. 0 if its end is
-/// missing.
+/// The length of a note for people at the beginning: a line with a leading `#`. 0 if the end of the
+/// line is missing.
 fn skip_note(input: &[u8]) -> Option<usize> {
     (input.first() == Some(&b'#')).then(|| memchr::memchr(b'\n', input).map_or(0, |end| end + 1))
 }

@@ -1,42 +1,42 @@
-//! Commands of another server as they were read: in groups that have to be in one transaction.
+//! Commands of another server as read: in groups, each for one transaction.
 
 use crate::resp::is;
 
-/// A command: its place in the source, and the places of its arguments in the input.
+/// A command: the place in the source, and the places of the arguments in the input.
 pub struct SourceCommand {
-    /// Where it begins.
+    /// Where the command begins.
     pub offset: u64,
     /// Begin and end of each argument.
     pub arguments: Vec<(usize, usize)>,
 }
 
 impl SourceCommand {
-    /// An argument; nothing if there are fewer.
+    /// An argument; empty if there are fewer.
     pub fn argument<'a>(&self, at: usize, input: &'a [u8]) -> &'a [u8] {
         self.arguments.get(at).map_or(b"", |&(from, to)| &input[from..to])
     }
 }
 
-/// Commands that have to be in one transaction: one, or those between MULTI and EXEC.
+/// Commands for one transaction: a single command, or the commands between MULTI and EXEC.
 pub struct CommandGroup {
-    /// The database in which the first of them runs.
+    /// The database of the group's first command.
     pub database: u32,
     /// The commands.
     pub commands: Vec<SourceCommand>,
     /// Where the group ends in the source.
     pub end: u64,
-    /// The database in which those behind it run.
+    /// The database of the commands behind the group.
     pub database_behind: u32,
 }
 
-/// Commands that were read and have not run.
+/// Commands already read, and not run yet.
 #[derive(Default)]
 pub struct PendingCommands {
     /// Whole groups.
     pub groups: Vec<CommandGroup>,
-    /// MULTI was read, and no EXEC: the database, and what was read since.
+    /// After a MULTI without an EXEC: the database, and the commands read since.
     open: Option<(u32, Vec<SourceCommand>)>,
-    /// The database that was selected last.
+    /// The last selected database.
     pub database: u32,
 }
 
@@ -46,7 +46,7 @@ pub fn database_of(text: &[u8]) -> Option<u32> {
 }
 
 impl PendingCommands {
-    /// None, where a database was selected.
+    /// No commands, with this database selected.
     pub fn in_database(database: u32) -> PendingCommands {
         PendingCommands { database, ..PendingCommands::default() }
     }
@@ -59,7 +59,7 @@ impl PendingCommands {
     /// Adds a command that ends at `end`.
     ///
     /// # Errors
-    /// It selects a database that is not there.
+    /// The command selects a database that does not exist.
     pub fn add(
         &mut self,
         command: SourceCommand,

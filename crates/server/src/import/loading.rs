@@ -1,5 +1,5 @@
-//! Loads an RDB file: one thread cuts the file into batches of keys, and several decode them and
-//! write them, a transaction each.
+//! Loads an RDB file: one thread cuts the file into batches of keys, and several threads decode and
+//! write the batches, a transaction each.
 
 use super::report::ImportReport;
 use crate::commands::store_restored;
@@ -17,13 +17,13 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 /// Keys of a batch, at most.
 const MOST_KEYS: usize = 1_000;
 
-/// Bytes of a batch from which no key is added.
+/// Bytes of a batch after which no key is added.
 const BATCH_BYTES: usize = 1 << 20;
 
-/// Batches that wait for a thread.
+/// Batches waiting for a thread.
 const MOST_WAITING: usize = 2;
 
-/// A key of a batch; the ranges are those of the batch.
+/// A key of a batch; the ranges refer to the bytes of the batch.
 struct BatchKey {
     database: u32,
     expires: Option<i64>,
@@ -32,7 +32,7 @@ struct BatchKey {
     value: Range<usize>,
 }
 
-/// Keys that one transaction writes.
+/// Keys written by one transaction.
 #[derive(Default)]
 struct Batch {
     number: u64,
@@ -52,42 +52,42 @@ impl Batch {
     }
 }
 
-/// Keeps in a transaction that a thread has written this many batches.
+/// Stores, in a transaction, the number of batches written by a thread.
 type KeepBatches<'a> = &'a (dyn Fn(&Keyspace<'_>, u8, u64) -> Result<(), Abort> + Sync);
 
-/// What an RDB file is loaded into, and how.
+/// The target and the options of loading an RDB file.
 pub struct Loading<'a> {
     /// The server, or the import.
     pub shared: &'a Arc<Shared>,
-    /// What the file is called in errors.
+    /// The name of the file in errors.
     pub name: String,
-    /// The number of threads that write.
+    /// The number of writing threads.
     pub threads: u8,
-    /// Values are loaded that have expired: what follows may still prolong them.
+    /// Expired values are loaded: later commands may still prolong them.
     pub keeps_expired: bool,
-    /// Whether a batch of a thread is there already.
+    /// Whether a batch of a thread was written before.
     pub is_behind: &'a (dyn Fn(u8, u64) -> bool + Sync),
-    /// Is called in the transaction that ends a batch.
+    /// Is called in the last transaction of a batch.
     pub keep: KeepBatches<'a>,
     /// Loads a library of functions.
     pub load_library: &'a (dyn Fn(&[u8]) -> Result<(), String> + Sync),
 }
 
-/// A file that was loaded.
+/// A loaded file.
 pub struct Loaded<R> {
     pub report: ImportReport,
     /// The database in which a stream of commands behind the file begins, if the file tells.
     pub stream_database: Option<u32>,
-    /// What was read of the source behind the file.
+    /// Bytes of the source behind the file, already read.
     pub behind: Vec<u8>,
     pub source: R,
 }
 
-/// Loads a file. Returns what was done, and what stands behind the end of the RDB file: bytes that
-/// were read, and the rest.
+/// Loads a file. Returns a report, and the source behind the end of the RDB file: bytes already
+/// read, and the rest.
 ///
 /// # Errors
-/// What is wrong, in a sentence.
+/// A description of the error, in a sentence.
 pub fn load<R: Read>(
     import: &Loading<'_>,
     mut reader: FileReader<R>,
@@ -114,7 +114,8 @@ pub fn load<R: Read>(
     })
 }
 
-/// Cuts the file into batches and deals them to the threads in turn. Ends early if one has ended.
+/// Cuts the file into batches and deals them to the threads in turn. Ends early if a thread has
+/// ended.
 fn scan<R: Read>(
     import: &Loading<'_>,
     reader: &mut FileReader<R>,
@@ -167,7 +168,7 @@ fn scan<R: Read>(
     }
 }
 
-/// The work of a thread. The batches are on disk when it returns.
+/// The work of a thread. The batches are on disk when the function returns.
 fn write_batches(
     import: &Loading<'_>,
     thread: u8,
@@ -187,8 +188,8 @@ fn write_batches(
     }
 }
 
-/// Writes a batch, in several transactions if it is too much for one. Returns the ticket of the
-/// last one, which is that of all: they are in the order of the thread.
+/// Writes a batch, in several transactions if too large for one. Returns the ticket of the last
+/// transaction, which serves for all: the transactions are in the order of the thread.
 fn write(
     import: &Loading<'_>,
     (thread, batch): (u8, &Batch),
@@ -212,7 +213,7 @@ fn write(
     Ok(last)
 }
 
-/// Writes keys in a transaction, which ends a batch of a thread if `end` has the two.
+/// Writes keys in a transaction. With `end`, the transaction ends a batch of a thread.
 fn write_keys(
     import: &Loading<'_>,
     (batch, keys): (&Batch, &[BatchKey]),
@@ -221,7 +222,7 @@ fn write_keys(
 ) -> Result<(ImportReport, Ticket), String> {
     let now_ms = import.shared.clock.now_ms();
     let (own, _, ticket) = patiently(import.shared, order, |tx, context| {
-        // What has expired is written, if at all, as any other value.
+        // Expired values are written, if at all, as any other value.
         let context = Context { is_import: true, ..context };
         let (mut own, mut space) = (ImportReport::default(), Keyspace::open(*tx, context, 0)?);
         for key in keys {

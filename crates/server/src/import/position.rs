@@ -1,23 +1,23 @@
-//! How far an import has got: a row for each of its threads, written by the transactions that
-//! import, so that an import that was ended goes on where it was.
+//! The position of an import: a row for each thread, written by the importing transactions, so that
+//! an interrupted import continues there.
 
 use crate::data::keyspace::Keyspace;
 use hyades::Abort;
 
-/// The place of a thread.
+/// The position of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
-    /// By which the files are known.
+    /// The identity of the files.
     pub identity: u64,
-    /// The number of threads. Batches are dealt to them in turn.
+    /// The number of threads. Batches are dealt to the threads in turn.
     pub threads: u8,
-    /// The part of the files that the thread reads, see [`values_of`] and [`commands_of`].
+    /// The part of the files read by the thread, see [`values_of`] and [`commands_of`].
     pub part: u32,
-    /// Batches of the part up to the last one of the thread.
+    /// Batches of the part up to the last batch of the thread.
     pub batches: u64,
 }
 
-/// The part of an import that is over.
+/// The part of a finished import.
 pub const OVER: u32 = u32::MAX;
 
 /// The values at the beginning of a file.
@@ -57,18 +57,18 @@ impl Position {
         (self.part, self.batches) > (part, batch)
     }
 
-    /// Keeps it as that of a thread.
+    /// Stores the position of a thread.
     ///
     /// # Errors
-    /// Those of a write.
+    /// The errors of a write.
     pub fn keep(&self, space: &Keyspace<'_>, thread: u8) -> Result<(), Abort> {
         space.put_import_position(thread, &self.write())
     }
 
-    /// The places of all threads; none before an import has begun.
+    /// The positions of all threads; none before an import has begun.
     ///
     /// # Errors
-    /// Those of a read.
+    /// The errors of a read.
     pub fn all(space: &Keyspace<'_>) -> Result<Vec<Position>, Abort> {
         let rows = space.import_positions()?;
         Ok(rows.iter().filter_map(|(_, text)| Position::read(text)).collect())

@@ -1,37 +1,37 @@
-//! What an import has done.
+//! The result of an import.
 
 use std::collections::BTreeMap;
 
-/// Most parts that are named of those that were left out.
+/// Most named parts among the parts left out.
 const MOST_NAMED: usize = 20;
 
-/// What an import has done.
+/// The result of an import.
 #[derive(Clone, Debug, Default)]
 pub struct ImportReport {
-    /// Keys by type, as they are in the database now.
+    /// Keys by type, as in the database now.
     pub keys: BTreeMap<&'static str, u64>,
-    /// Keys that had expired.
+    /// Expired keys.
     pub expired: u64,
     /// Libraries of functions.
     pub libraries: u64,
-    /// Commands of append-only files that were run.
+    /// Commands run from append-only files.
     pub commands: u64,
-    /// Parts that were left out, in all.
+    /// The number of all parts left out.
     pub left_out: u64,
-    /// The first of these, each with the place and the reason.
+    /// The first parts left out, each with the place and the reason.
     pub named: Vec<String>,
-    /// Bytes of a command at the end of the last file that is not whole, as a crash leaves it.
+    /// Bytes of an incomplete command at the end of the last file, as a crash leaves it.
     pub cut_bytes: u64,
     /// Bytes of the files.
     pub bytes: u64,
-    /// An import that was ended before went on.
+    /// An interrupted import was continued.
     pub was_resumed: bool,
-    /// Seconds that it took.
+    /// Duration in seconds.
     pub seconds: f64,
 }
 
 impl ImportReport {
-    /// A part was left out.
+    /// Notes a part left out.
     pub fn leave_out(&mut self, sentence: String) {
         self.left_out += 1;
         if self.named.len() < MOST_NAMED {
@@ -39,7 +39,7 @@ impl ImportReport {
         }
     }
 
-    /// Adds what another thread has done.
+    /// Adds the report of another thread.
     pub fn add(&mut self, other: ImportReport) {
         self.expired += other.expired;
         self.libraries += other.libraries;
@@ -49,7 +49,7 @@ impl ImportReport {
         self.named.truncate(MOST_NAMED);
     }
 
-    /// Whether all is there that was in the files.
+    /// Whether nothing in the files was left out.
     pub fn is_whole(&self) -> bool {
         self.left_out == 0
     }

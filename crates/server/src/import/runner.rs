@@ -18,37 +18,38 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::task::Waker;
 
-/// Where commands come from, and what becomes of them.
+/// The source of commands, and the receiver of their results.
 pub trait CommandSource {
-    /// What the source is called in errors.
+    /// The name of the source in errors.
     fn name(&self) -> String;
 
-    /// Is called in each transaction: keeps how far the source was read when `behind` of the groups
-    /// follow.
+    /// Is called in each transaction: stores the position in the source, with `behind` groups left
+    /// to run.
     ///
     /// # Errors
-    /// Those of a write.
+    /// The errors of a write.
     fn keep(&self, space: &Keyspace<'_>, behind: usize) -> Result<(), Abort>;
 
-    /// A transaction has committed, behind which `behind` of the groups follow.
+    /// Takes the result of a committed transaction, with `behind` groups left to run.
     ///
     /// # Errors
-    /// No further one is to be run.
+    /// No further transaction is to be run.
     fn committed(&mut self, behind: usize, part: CommittedPart) -> Result<(), String>;
 
-    /// Whether a group is left out that is too much for any transaction.
+    /// Whether a group too large for any transaction is left out.
     fn leaves_out_too_much(&self) -> bool;
 }
 
-/// A transaction that has committed.
+/// A committed transaction.
 pub struct CommittedPart {
-    /// Its ticket: all before it is on disk when this is acknowledged.
+    /// The ticket of the transaction: with its acknowledgement, all earlier transactions are on
+    /// disk.
     pub ticket: Ticket,
-    /// What was run and left out.
+    /// The commands run and left out.
     pub report: ImportReport,
     /// Messages to subscribers.
     pub events: Events,
-    /// What clients are told that track.
+    /// Changes to tell to tracking clients.
     pub changed: Changed,
 }
 
@@ -61,7 +62,7 @@ pub struct Runner {
 }
 
 impl Runner {
-    /// One that may do anything.
+    /// A runner with all permissions.
     pub fn new(shared: &Shared) -> Runner {
         let addresses = ("import".to_string(), "import".to_string());
         let calls = Calls::new(Waker::noop().clone());
@@ -70,7 +71,7 @@ impl Runner {
         Runner { entry, login, order: SessionOrder::default(), last: None }
     }
 
-    /// Waits until all that [`Runner::run_one`] has run is on disk.
+    /// Waits until all commands run by [`Runner::run_one`] are on disk.
     ///
     /// # Errors
     /// The log has failed.
@@ -82,7 +83,7 @@ impl Runner {
     /// Runs one command by itself.
     ///
     /// # Errors
-    /// That of the command.
+    /// The error of the command.
     pub fn run_one(&mut self, shared: &Arc<Shared>, args: &[&[u8]]) -> Result<(), String> {
         let (entry, login) = (&self.entry, &self.login);
         let (_, _, ticket) = patiently(shared, &mut self.order, |tx, context| {
@@ -96,10 +97,10 @@ impl Runner {
         Ok(())
     }
 
-    /// Runs groups, in several transactions if they are too much for one.
+    /// Runs groups, in several transactions if too large for one.
     ///
     /// # Errors
-    /// What is wrong, in a sentence.
+    /// A description of the error, in a sentence.
     pub fn run(
         &mut self,
         shared: &Arc<Shared>,
@@ -145,7 +146,7 @@ impl Runner {
         let (name, notes_keys) = (source.name(), RefCell::new(false));
         let notices = RefCell::new(Notices::default());
         let (report, effects, ticket) = patiently(shared, &mut self.order, |tx, context| {
-            // The other server decides what has expired.
+            // The other server decides about expiry.
             let context = Context { is_import: true, ..context };
             let (mut report, mut notices) = (ImportReport::default(), notices.borrow_mut());
             notices.clear();
@@ -175,7 +176,7 @@ fn shown(args: &[&[u8]]) -> String {
     shown.collect::<Vec<_>>().join(" ")
 }
 
-/// A command in its transaction. What fails is left out.
+/// Runs a command in the transaction. A failing command is left out.
 fn apply<'t>(
     (space, caller): (&mut Keyspace<'t>, &Caller<'_>),
     args: &[&[u8]],
@@ -217,7 +218,7 @@ fn apply<'t>(
     }
 }
 
-/// What a command publishes to, if it is one that publishes.
+/// The kind of topic of a publishing command, else `None`.
 fn topic_of(name: &[u8]) -> Option<Topic> {
     match name {
         _ if is(name, "PUBLISH") => Some(Topic::Channel),

@@ -1,23 +1,23 @@
-//! The files of Redis that an import reads: one file, or those that the manifest of a directory of
-//! append-only files names, the base first.
+//! The files of Redis for an import: one file, or the files in the manifest of a directory of
+//! append-only files, the base first.
 
 use crate::rdb::crc64;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-/// How the name of a manifest ends.
+/// The ending of the name of a manifest.
 const MANIFEST: &str = ".manifest";
 
-/// Bytes of each file by which an import knows it again.
+/// Bytes of each file that count for the identity of an import.
 const KNOWN_BY: u64 = 4 << 10;
 
 /// A file.
 #[derive(Debug)]
 pub struct SourceFile {
-    /// Where it is.
+    /// The path of the file.
     pub path: PathBuf,
-    /// Its length in bytes.
+    /// The length in bytes.
     pub length: u64,
 }
 
@@ -26,7 +26,7 @@ pub struct SourceFile {
 pub struct ImportSource {
     /// The files in their order.
     pub files: Vec<SourceFile>,
-    /// By which an import knows the files again.
+    /// The identity by which an import recognises the files.
     pub identity: u64,
 }
 
@@ -39,10 +39,10 @@ impl SourceFile {
         Ok(SourceFile { path, length: metadata.len() })
     }
 
-    /// Opens it.
+    /// Opens the file.
     ///
     /// # Errors
-    /// It cannot be read, in a sentence.
+    /// The file cannot be read, in a sentence.
     pub fn open(&self) -> Result<File, String> {
         File::open(&self.path).map_err(|error| failed(&self.path, &error))
     }
@@ -58,7 +58,7 @@ fn word<'a>(words: &[&'a str], name: &str) -> Option<&'a str> {
     words.get(2 * at + 1).copied()
 }
 
-/// The files of a manifest: base and increments; those of an earlier time are left out.
+/// The files of a manifest: base and increments; files of an earlier time are left out.
 fn of_manifest(manifest: &Path) -> Result<Vec<SourceFile>, String> {
     let dir = manifest.parent().unwrap_or(Path::new("."));
     let (mut base, mut increments) = (None, Vec::new());
@@ -89,10 +89,10 @@ fn of_manifest(manifest: &Path) -> Result<Vec<SourceFile>, String> {
 }
 
 impl ImportSource {
-    /// What a path names: a file, a manifest, or a directory that has one.
+    /// The files named by a path: a file, a manifest, or a directory with a manifest.
     ///
     /// # Errors
-    /// What is missing, in a sentence.
+    /// A description of the missing part, in a sentence.
     pub fn find(path: &Path) -> Result<ImportSource, String> {
         let is_manifest = |path: &Path| path.to_string_lossy().ends_with(MANIFEST);
         let files = if path.is_dir() {

@@ -1,4 +1,4 @@
-//! What is imported is there, whatever ends the import meanwhile.
+//! Imported data is present, whatever interrupts the import.
 
 use super::runner::execute;
 use super::*;
@@ -40,7 +40,7 @@ impl Place {
         import(source, settings(&self.database()), &mut |_, _| ())
     }
 
-    /// What commands reply, each on one line, in the database that was imported.
+    /// The replies to commands, each on one line, in the imported database.
     fn replies(&self, commands: &[&str]) -> Vec<String> {
         let shared = Shared::new(settings(&self.database()));
         opening::open(&shared).unwrap();
@@ -71,7 +71,7 @@ impl Place {
     }
 }
 
-/// A request as append-only files have it.
+/// A request as in append-only files.
 fn request(line: &str) -> String {
     let words: Vec<&str> = line.split(' ').collect();
     let word = |word: &&str| format!("${}\r\n{word}\r\n", word.len());
@@ -136,7 +136,7 @@ fn a_file_of_each_type_is_imported_and_exported() {
     assert_eq!((report.expired, report.libraries, report.keys["string"]), (1, 1, 5_001));
     assert_eq!((report.keys["zset"], report.keys.len()), (1, 5));
     assert_eq!(place.replies(ASKED), REPLIED);
-    // The same again is refused, and so are other files.
+    // The same import again is refused, and so are other files.
     let again = place.import(&place.dir.path().join("dump.rdb")).unwrap_err();
     assert!(again.contains("imported") && again.contains("before, whole"), "{again}");
     let other = place.import(&place.file("other.rdb", &rdb_file(1))).unwrap_err();
@@ -169,7 +169,7 @@ fn commands_follow_the_values() {
     second.extend(b"*2\r\n$4\r\nINC");
     place.file("a.2.incr.aof", &second);
     let report = place.import(&manifest).unwrap();
-    // The transaction that is not whole is left out.
+    // The incomplete transaction is left out.
     assert_eq!((report.commands, report.cut_bytes), (7, cut + 11), "{report:?}");
     assert!(report.is_whole(), "{report:?}");
     let asked = ["GET n", "1 GET n", "1 SCARD set", "GET gone", "GET x", "GET string"];
@@ -177,7 +177,7 @@ fn commands_follow_the_values() {
     assert_eq!(place.replies(&asked), replied);
 }
 
-/// An import that ended with an error goes on once the reason is gone, and nothing is done twice.
+/// An import ended by an error continues after the reason is removed, and nothing is done twice.
 #[test]
 fn an_import_that_was_ended_goes_on() {
     let place = Place::new();
@@ -227,12 +227,12 @@ fn what_is_wrong_with_a_file_is_told_with_its_place() {
     assert!(error.contains("none cannot be read"), "{error}");
 }
 
-/// A value that is not sound is left out, and told; the others are there.
+/// An unsound value is left out, and reported; the others are present.
 #[test]
 fn parts_that_cannot_be_read_are_left_out() {
     let mut bytes = b"REDIS0012".to_vec();
-    // A hash of an odd number of elements in its listpack, a hash whose field expired in 1970, a
-    // hash with one that expires in the year 4083, a string.
+    // A hash with an odd number of elements in the listpack, a hash with a field that expired in
+    // 1970, a hash with a field that expires in the year 4083, a string.
     bytes.extend(b"\x10\x03bad\x0a\x0a\x00\x00\x00\x01\x00\x81a\x02\xff");
     bytes.extend(b"\x18\x04gone\x05\x00\x00\x00\x00\x00\x00\x00\x01\x01\x01f\x01v");
     bytes.extend(b"\x18\x03own\x00\x00\x00\x00\xa8\x3c\x00\x00\x01\x05\x01f\x01v");

@@ -12,42 +12,42 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-/// About the most bytes that are sent to a client before others are served.
+/// About the most bytes sent to a client before other clients are served.
 const MOST_WRITTEN: usize = 1 << 20;
 
 /// A client's connection.
 pub struct Connection {
-    /// Its socket.
+    /// The socket.
     pub socket: ClientSocket,
-    /// How it is encrypted. Boxed: the others carry its address alone.
+    /// The encryption. Boxed: connections without encryption carry an address alone.
     tls: Option<Box<TlsStream>>,
-    /// What is said on it.
+    /// The conversation on the connection.
     pub conversation: Conversation,
-    /// What others see of it.
+    /// The state as other threads see it.
     pub entry: Arc<ClientEntry>,
-    /// The socket may have something to read. Events come once, so this is kept.
+    /// The socket may have something to read. Events come once, so the flag is kept.
     is_readable: bool,
-    /// The client has closed its side; what it sent before may still be in the socket, and its end
-    /// is no event of its own.
+    /// The client has closed its side; bytes sent before may still be in the socket, and the end
+    /// has no event of its own.
     is_half_closed: bool,
     /// The socket takes no more for now.
     is_blocked: bool,
-    /// The socket may take more than it was given in this turn.
+    /// The socket may take more bytes in the current turn.
     has_more: bool,
     /// The client sends nothing more: the connection is closed behind its replies.
     has_ended: bool,
     /// The socket has failed.
     is_over: bool,
-    /// The connection stands in the loop's list of those to serve.
+    /// The connection stands in the loop's list of connections to serve.
     pub is_listed: bool,
-    /// Under which the loop keeps it: see [`Conversation::deadline`].
+    /// The key under which the loop keeps the connection: see [`Conversation::deadline`].
     pub deadline: Option<Instant>,
-    /// Since when more waits for it than it may leave unread for long.
+    /// Start of the time with more unread bytes than the client may leave unread for long.
     high_since: Option<Instant>,
 }
 
 impl Connection {
-    /// A connection that was accepted.
+    /// Makes the connection of an accepted socket.
     pub fn new(
         shared: &Shared,
         socket: ClientSocket,
@@ -72,9 +72,9 @@ impl Connection {
         }
     }
 
-    /// Something has happened to the socket.
+    /// Notes an event of the socket.
     pub fn note(&mut self, event: &Event) {
-        // After its end there is nothing to read, whatever the socket reports beside it.
+        // After its end there is nothing to read, whatever else the socket reports.
         if !self.has_ended {
             self.is_half_closed |= event.is_read_closed();
             self.is_readable |= event.is_readable() || event.is_read_closed();
@@ -84,30 +84,30 @@ impl Connection {
         }
     }
 
-    /// Whether there is more to be sent, and the socket has not refused it: no event tells when it
-    /// may be sent.
+    /// Whether there is more to be sent, and the socket has not refused it: no event tells when the
+    /// rest may be sent.
     pub fn has_more(&self) -> bool {
         self.has_more
     }
 
-    /// Whether it is to be served without waiting for an event: what was held back is in the
-    /// socket, or in the conversation already.
+    /// Whether the connection is to be served without waiting for an event: input that was held
+    /// back is in the socket, or in the conversation already.
     pub fn goes_on(&self) -> bool {
         self.has_traffic() || self.conversation.has_work() && !self.conversation.is_full()
     }
 
-    /// The same, whatever its next command waits for: there is something to be read or sent.
+    /// Whether there is something to be read or sent, whatever the next command waits for.
     pub fn has_traffic(&self) -> bool {
         self.has_more || self.may_be_read() || self.conversation.may_receive()
     }
 
-    /// Whether there may be something to read, and room for it.
+    /// Whether there may be something to read, and room for the bytes.
     fn may_be_read(&self) -> bool {
         self.is_readable && !self.is_held_back()
     }
 
-    /// Whether the client is not read for now. While its command waits, one that has closed its
-    /// side is read to its end, which is that of its command as well: there is no more than the
+    /// Whether the client is not read for now. While a command waits, a client with a closed side
+    /// is read to its end, and the end is the end of the command as well: there is no more than the
     /// socket has.
     fn is_held_back(&self) -> bool {
         let conversation = &self.conversation;
@@ -127,7 +127,7 @@ impl Connection {
         match self.socket.read(buffer) {
             Ok(0) => {
                 (self.has_ended, self.is_readable) = (true, false);
-                // Without the client's word the end may be missing. That of a handshake, too.
+                // Without the client's word the end may be missing, also the end of a handshake.
                 self.is_over |= self.tls.as_ref().is_some_and(|tls| !tls.has_ended());
             }
             Ok(read) => {
@@ -138,8 +138,8 @@ impl Connection {
                     false => self.conversation.feed(&buffer[..read]),
                     true => self.decrypt(shared, &buffer[..read]),
                 }
-                // A read that did not fill the buffer has emptied the socket; what comes later is
-                // an event of its own.
+                // A read that did not fill the buffer has emptied the socket; later bytes have an
+                // event of their own.
                 self.is_readable = (read == buffer.len() || self.is_half_closed) && !self.has_ended;
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => self.is_readable = false,
@@ -149,15 +149,15 @@ impl Connection {
         self.end_waiting();
     }
 
-    /// A client that has closed its side is not there any more for what its command waits for. Its
-    /// connection may have to stay for a while, for what it was to be told before.
+    /// Ends the wait of a command whose client has closed its side. The connection may have to stay
+    /// for a while, for earlier replies.
     fn end_waiting(&mut self) {
         if self.has_ended {
             self.conversation.hang_up();
         }
     }
 
-    /// Takes what the socket of an encrypted connection has brought.
+    /// Takes the bytes that the socket of an encrypted connection has brought.
     fn decrypt(&mut self, shared: &Shared, bytes: &[u8]) {
         let Some(tls) = &mut self.tls else { return };
         let conversation = &mut self.conversation;
@@ -172,8 +172,8 @@ impl Connection {
         }
     }
 
-    /// Tells the client of an encrypted connection, if its socket takes it at once, that or why no
-    /// more is sent.
+    /// Tells the client of an encrypted connection, if its socket takes the message at once, that
+    /// no more is sent, or why.
     pub fn part(&mut self) {
         if let Some(tls) = &mut self.tls
             && !self.is_blocked
@@ -185,7 +185,7 @@ impl Connection {
         }
     }
 
-    /// Encrypts what may be sent next; behind the last of it, that no more is sent.
+    /// Encrypts the next output; behind the last output, the message that no more is sent.
     fn encrypt(&mut self) {
         let ends = self.has_ended || self.conversation.is_closing();
         let Some(tls) = &mut self.tls else { return };
@@ -200,7 +200,7 @@ impl Connection {
         }
     }
 
-    /// Bytes of replies, and of their encryption, that were not sent.
+    /// Bytes of replies, and of their encryption, not sent yet.
     pub fn output_bytes(&self) -> usize {
         self.conversation.output_bytes() + self.tls.as_ref().map_or(0, |tls| tls.output().len())
     }
@@ -223,12 +223,12 @@ impl Connection {
         }
     }
 
-    /// Sends what may be sent.
+    /// Sends the output, as far as it may be sent.
     pub fn write(&mut self, shared: &Shared) {
         let mut written = 0;
         self.has_more = false;
         self.end_waiting();
-        // A reply waits before its first byte is sent: one that is too long is not sent at all.
+        // A reply waits before its first byte is sent: nothing of a too long reply leaves.
         let is_over_limit = self.entry.is_over_limit.load(Relaxed);
         if is_over_limit || self.limit(shared).is_over(self.unread()) {
             self.end_over_limit(shared);
@@ -250,7 +250,7 @@ impl Connection {
             }
             match self.socket.write(output) {
                 Ok(sent) => {
-                    // A client that reads is not idle.
+                    // A reading client is not idle.
                     self.entry.active_ms.store(shared.clock.now_ms(), Relaxed);
                     shared.stats.counters.output.fetch_add(sent as u64, Relaxed);
                     shared.stats.counters.writes.fetch_add(1, Relaxed);
@@ -273,17 +273,17 @@ impl Connection {
         self.limit_output(shared);
     }
 
-    /// Bytes that wait for the client.
+    /// Bytes waiting for the client.
     fn unread(&self) -> u64 {
         (self.output_bytes() + self.entry.inbox.bytes()) as u64
     }
 
-    /// What may wait for it.
+    /// Bounds of the bytes waiting for the client.
     pub fn limit(&self, shared: &Shared) -> OutputLimit {
         shared.settings.output_limits.get(self.entry.listens())
     }
 
-    /// Disconnects it if it leaves too much unread.
+    /// Disconnects the client if it leaves too much unread.
     fn limit_output(&mut self, shared: &Shared) {
         let (unread, limit) = (self.unread(), self.limit(shared));
         if unread == 0 {
@@ -300,14 +300,14 @@ impl Connection {
         }
     }
 
-    /// Disconnects it since it leaves too much unread.
+    /// Disconnects the client since it leaves too much unread.
     fn end_over_limit(&mut self, shared: &Shared) {
         if !std::mem::replace(&mut self.is_over, true) {
             shared.stats.counters.over_output.fetch_add(1, Relaxed);
         }
     }
 
-    /// When it has to be served, whatever happens until then.
+    /// When the connection has to be served, whatever happens until then.
     pub fn next_deadline(&self, shared: &Shared) -> Option<Instant> {
         let seconds = || Duration::from_secs(self.limit(shared).seconds);
         let ends = self.high_since.and_then(|since| since.checked_add(seconds()));
@@ -316,21 +316,22 @@ impl Connection {
         ends.into_iter().chain(own).chain(handshake).min()
     }
 
-    /// Whether nothing more is to be done for it.
+    /// Whether nothing more is to be done for the connection.
     pub fn is_done(&self) -> bool {
         let is_ending = self.conversation.is_closing() || self.has_ended;
         let is_said = match &self.tls {
-            // What would be said now has come too late.
+            // Further output is too late now.
             Some(tls) if tls.is_closed() => tls.output().is_empty(),
             _ => self.output_bytes() == 0 && self.conversation.is_idle(),
         };
-        // What an executor runs for it may publish; and what it has published may wait for the disk
-        // longer than its replies do.
+        // A job that an executor runs for the client may publish; and messages published before may
+        // wait for the disk longer than the replies do.
         let is_over = self.conversation.has_delivered() && !self.conversation.is_waiting_for_job();
         (is_ending && is_said || self.is_cut_off()) && is_over
     }
 
-    /// Whether it is closed at once: its socket has failed, or CLIENT KILL has named it.
+    /// Whether the connection is closed at once: its socket has failed, or CLIENT KILL has named
+    /// it.
     pub fn is_cut_off(&self) -> bool {
         self.is_over || self.entry.is_killed.load(Relaxed)
     }

@@ -1,8 +1,8 @@
 //! An event loop: a thread that serves its connections with one session of the engine.
 //!
-//! A turn reads each socket that is ready once, runs what has arrived, frees the replies of what is
-//! on disk, writes each connection once, and sleeps if nothing is left: until a socket is ready, a
-//! transaction is acknowledged, or another thread has something for it.
+//! A turn reads each ready socket once, runs what has arrived, frees the replies of transactions
+//! that are on disk, writes each connection once, and sleeps if nothing is left: until a socket is
+//! ready, a transaction is acknowledged, or another thread has a message for the loop.
 
 mod deadlines;
 mod farewell;
@@ -31,29 +31,29 @@ use std::time::{Duration, Instant};
 
 const WAKER: Token = Token(0);
 
-/// Most bytes that are read from a socket at once.
+/// Most bytes read from a socket at once.
 const READ_BYTES: usize = 64 << 10;
 
-/// The log has room again when any thread's records are written, not only this one's, and what an
-/// executor runs ends on another thread: both are looked for at this interval.
+/// The log has room again when any thread's records are written, not only this thread's, and a job
+/// of an executor ends on another thread: the loop looks for both at this interval.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// A poll's timeout is a whole number of these.
+/// The unit of a poll's timeout, a whole number.
 const ROUNDING: Duration = Duration::from_millis(1);
 
-/// Most handshakes that are served in a turn: each may take a millisecond to compute.
+/// Most handshakes served in a turn: each may take a millisecond to compute.
 const MOST_SHAKEN: usize = 4;
 
-/// When it is asked to stop, a loop sends what is left for so long.
+/// After a request to stop, a loop sends the rest for this long.
 const STOP: Duration = Duration::from_millis(if cfg!(test) { 300 } else { 10_000 });
 
-/// A transaction that is not acknowledged yet.
+/// A transaction not acknowledged yet.
 struct Awaited {
-    /// Its connection.
+    /// The number of its connection.
     id: u64,
-    /// For [`crate::session::conversation::Conversation::acknowledged`].
+    /// The mark for [`crate::session::conversation::Conversation::acknowledged`].
     mark: u64,
-    /// When it was committed.
+    /// The time of the commit.
     since: Instant,
 }
 
@@ -65,7 +65,7 @@ pub struct EventLoop {
     waker: Waker,
     calls: Arc<Calls>,
     poll: Poll,
-    /// Boxed: a place of the table that is free takes a few bytes.
+    /// Boxed: a free place of the table takes a few bytes.
     connections: HashMap<u64, Box<Connection>>,
     /// Connections to serve in the next turn.
     listed: VecDeque<u64>,
@@ -73,19 +73,19 @@ pub struct EventLoop {
     queue: Option<CommitQueue<Awaited>>,
     parked: Vec<(Ticket, u64)>,
     buffer: Vec<u8>,
-    /// Until when it sends what is left.
+    /// Until when the loop sends the rest.
     ends: Option<Instant>,
-    /// The log has failed: clients are read, and told so, at least until then.
+    /// The log has failed: clients are read, and told of the failure, at least until then.
     tells_until: Option<Instant>,
     /// Connections whose run goes on after a pause.
     pausing: Vec<u64>,
     /// Connections whose next command waits for the end of CLIENT PAUSE.
     set_aside: HashSet<u64>,
-    /// Connections whose command stops waiting then.
+    /// Connections, by the time at which the wait of a command ends.
     deadlines: BTreeSet<(Instant, u64)>,
     idlers: Idlers,
     freeing: Freeing,
-    /// Handshakes that were served in this turn.
+    /// Handshakes served in the current turn.
     shaken: usize,
 }
 
@@ -120,7 +120,7 @@ impl EventLoop {
         })
     }
 
-    /// Its mailbox.
+    /// Returns the loop's mailbox.
     pub fn mailbox(&self) -> Arc<Mailbox> {
         self.mailbox.clone()
     }
@@ -132,7 +132,7 @@ impl EventLoop {
             let sleeps = self.listed.is_empty();
             match self.poll.poll(&mut events, self.timeout(sleeps)) {
                 Ok(()) => {}
-                // What has arrived is not known, so that no client is known to be idle.
+                // The arrived events are not known, so no client is known to be idle.
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
                 Err(error) => {
                     return self.shared.stop(Stopping::Failed(format!("cannot poll: {error}")));
@@ -151,7 +151,7 @@ impl EventLoop {
         }
     }
 
-    /// Notes what has happened.
+    /// Notes the events of a poll.
     fn note(&mut self, events: &Events) {
         let now_ms = self.shared.clock.now_ms();
         for event in events {
@@ -161,13 +161,13 @@ impl EventLoop {
             let id = event.token().0 as u64;
             let Some(connection) = self.connections.get_mut(&id) else { continue };
             connection.note(event);
-            // It is not idle, however long this thread was held up before it could look.
+            // The client is not idle, however long this thread was held up before it could look.
             if event.is_readable() {
                 connection.entry.active_ms.store(now_ms, Relaxed);
             }
             self.list(id);
         }
-        // What is sent from here on wakes the loop again.
+        // Messages sent from here on wake the loop again.
         self.mailbox.reset();
         for message in self.mailbox.take() {
             match message {
@@ -280,24 +280,24 @@ impl EventLoop {
 
     /// Reads, runs and writes one connection.
     fn serve(&mut self, id: u64, now: i64) {
-        // Another loop may have begun one in this turn.
+        // Another loop may have begun a standstill in the current turn.
         self.shared.stand_still();
         let Some(connection) = self.connections.get_mut(&id) else { return };
         connection.is_listed = false;
         if connection.is_handshaking() {
             connection.end_slow_handshake(&self.shared);
             self.shaken += 1;
-            // The others are served between.
+            // Other connections are served between.
             if self.shaken > MOST_SHAKEN && !connection.is_cut_off() {
                 return self.list(id);
             }
         }
-        // A loop that ends runs nothing, and hands on what was published.
+        // A loop that ends runs nothing, and hands on published messages.
         connection.conversation.deliver();
         let has_deliverable = connection.conversation.has_deliverable();
-        // Whatever it still has to run.
+        // Whatever the connection still has to run.
         if connection.is_cut_off() {
-            // What it has published waits for the disk: it is delivered even so.
+            // Its published messages wait for the disk: they are delivered even so.
             match connection.is_done() {
                 true => self.close(id),
                 false if has_deliverable => self.list(id),
@@ -316,12 +316,12 @@ impl EventLoop {
         for (ticket, mark) in self.parked.drain(..) {
             match &mut self.queue {
                 Some(queue) => queue.push(ticket, Awaited { id, mark, since: Instant::now() }),
-                // The log has failed: it will not be acknowledged.
+                // The log has failed: the transaction will not be acknowledged.
                 None => connection.conversation.fail(&self.shared),
             }
         }
         if let Some(mut job) = connection.conversation.take_job() {
-            // What is dropped waits for no client.
+            // Dropped replies wait for no client.
             job.most = if job.is_silent { 0 } else { connection.limit(&self.shared).hard };
             let mailbox = self.mailbox.clone();
             let done = move |reply| mailbox.send(Message::JobDone(id, Box::new(reply)));
@@ -336,13 +336,13 @@ impl EventLoop {
             Next::Again => self.list(id),
             Next::Pause if connection.conversation.is_set_aside() => {
                 self.set_aside.insert(id);
-                // Its client may have hung up behind what was read, or listens.
+                // The client may have hung up behind the input read so far, or listens.
                 if connection.has_traffic() {
                     self.list(id);
                 }
             }
             Next::Pause => self.pausing.push(id),
-            // A loop that ends reads no more, and sends all that is left.
+            // A loop that ends reads no more, and sends the rest.
             Next::Wait if connection.has_more() => self.list(id),
             Next::Wait if connection.goes_on() && is_running => self.list(id),
             Next::Wait if has_deliverable => self.list(id),
@@ -356,13 +356,13 @@ impl EventLoop {
             connection.deadline.map(|deadline| self.deadlines.remove(&(deadline, id)));
             connection.part();
             let _ = self.poll.registry().deregister(&mut connection.socket);
-            // Once INFO shows that it is gone, its place is free.
+            // Once INFO shows that the client is gone, its place is free.
             self.mailbox.connections.fetch_sub(1, Relaxed);
             self.shared.clients.remove(id);
         }
     }
 
-    /// Frees the replies of transactions that are acknowledged.
+    /// Frees the replies of acknowledged transactions.
     fn drain(&mut self) {
         let Some(queue) = &mut self.queue else { return };
         let mut changed = Vec::new();
@@ -385,7 +385,7 @@ impl EventLoop {
             let Some(connection) = self.connections.get_mut(&id) else { continue };
             connection.write(&self.shared);
             note_deadline(&mut self.deadlines, &self.shared, id, connection);
-            // It may have been too far behind to be read, and may be done.
+            // The connection may have been too far behind to be read, and may be done.
             if connection.is_done() {
                 self.close(id);
             } else if connection.goes_on() || connection.conversation.has_deliverable() {

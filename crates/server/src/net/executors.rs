@@ -9,18 +9,18 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-/// A job, the version of its reply, and what takes the reply.
+/// A job, the version of its reply, and the receiver of the reply.
 type Order = (Job, bool, Box<dyn FnOnce(JobReply) + Send>);
 
-/// Lanes, of which all but two have one thread.
+/// The lanes; all but two have one thread.
 const LANES: [Lane; 6] =
     [Lane::Data, Lane::Disk, Lane::Long, Lane::Unbounded, Lane::Network, Lane::Scripts];
 
-/// Threads for scripts that take long. Each keeps a script until that ends, or its time is over;
-/// they have less of the processors than event loops.
+/// Threads for long scripts. Each keeps a script until the end of the script, or of its time; the
+/// threads have less of the processors than event loops.
 const SCRIPT_THREADS: usize = 8;
 
-/// The priority of those threads, of 19 for the lowest.
+/// The priority of the script threads, of 19 for the lowest.
 const NICE: i32 = 10;
 
 /// Takes jobs.
@@ -32,7 +32,7 @@ pub struct Executors {
 
 impl Executors {
     /// Starts `threads` threads for jobs on data, some for scripts, and one for each other lane.
-    /// They end when all handles are dropped.
+    /// The threads end when all handles are dropped.
     pub fn start(
         shared: &Arc<Shared>,
         threads: usize,
@@ -61,13 +61,13 @@ impl Executors {
 
     /// Has a job run; `done` gets its reply on another thread.
     pub fn submit(&self, job: Job, resp3: bool, done: impl FnOnce(JobReply) + Send + 'static) {
-        // It fails only if the server has stopped, and then no client is left.
+        // The send fails only if the server has stopped, and then no client is left.
         let _ = self.lanes[job.lane as usize].send((job, resp3, Box::new(done)));
     }
 }
 
-/// The next job of a lane. The thread of the network closes connections meanwhile whose time has
-/// ended; without such it sleeps. `None` once all handles are dropped.
+/// The next job of a lane. The thread of the network meanwhile closes connections whose time has
+/// ended; without such connections it sleeps. `None` once all handles are dropped.
 fn next(shared: &Shared, receiver: &Mutex<Receiver<Order>>, lane: Lane) -> Option<Order> {
     let receiver = receiver.lock().unpoisoned();
     loop {
@@ -83,13 +83,13 @@ fn next(shared: &Shared, receiver: &Mutex<Receiver<Order>>, lane: Lane) -> Optio
 
 fn run(shared: &Arc<Shared>, receiver: &Mutex<Receiver<Order>>, lane: Lane) {
     if lane == Lane::Scripts {
-        // Where that is not allowed, they compete as others do.
+        // Where the system forbids the change, the threads compete like all threads.
         let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICE);
     }
     while let Some((job, resp3, done)) = next(shared, receiver, lane) {
         done(match (shared.stopping(), shared.store.log_failure()) {
             (None, _) => job.run(shared, resp3),
-            // It has no effect any more, and says why.
+            // The job has no effect any more, and says why.
             (Some(_), Some(_)) if matches!(lane, Lane::Data | Lane::Network | Lane::Scripts) => {
                 job.run(shared, resp3)
             }
@@ -97,8 +97,8 @@ fn run(shared: &Arc<Shared>, receiver: &Mutex<Receiver<Order>>, lane: Lane) {
                 let bytes = format!("-MISCONF {cause}\r\n").into_bytes();
                 JobReply { bytes, ..JobReply::default() }
             }
-            // A job that was not begun when the server stops has no effect and no reply. Its loop
-            // is told, since it waits for those that were.
+            // A job not begun when the server stops has no effect and no reply. Its loop is told,
+            // since the loop waits for the begun jobs.
             (Some(_), None) => JobReply::default(),
         });
     }
@@ -110,13 +110,13 @@ mod tests {
     use crate::config::Settings;
     use std::time::Duration;
 
-    /// A job that does not end holds up those of its own lane alone.
+    /// A job without an end holds up the jobs of its own lane alone.
     #[test]
     fn jobs_wait_for_their_own_lane() {
         let shared = Shared::new(Settings::default());
         let (executors, threads) = Executors::start(&shared, 1).unwrap();
         let (ended, until_ended) = channel();
-        // Scripts that take long have several threads.
+        // Long scripts have several threads.
         for long in LANES.into_iter().filter(|lane| *lane != Lane::Scripts) {
             let (let_go, goes_on) = channel::<()>();
             let mut blocks = Job::new(move |_, _| assert!(goes_on.recv().is_err()));

@@ -1,4 +1,4 @@
-//! Accepts connections, and gives each to the loop that has the fewest.
+//! Accepts connections, and gives each to the loop with the fewest.
 
 use crate::net::event_loop::{Accepted, Mailbox};
 use crate::sockets::client_socket::ClientSocket;
@@ -24,7 +24,7 @@ const WAKER: Token = Token(usize::MAX);
 /// When the process has no file descriptor left, accepting is tried again after this time.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The sockets that are listened to.
+/// The listening sockets.
 pub struct Listener {
     shared: Arc<Shared>,
     poll: Poll,
@@ -47,7 +47,7 @@ fn bind(address: &str, port: u16, backlog: i32) -> std::io::Result<TcpListener> 
     Err(last)
 }
 
-/// Binds all addresses of the settings at a port; returns the one that they got.
+/// Binds all addresses of the settings at a port; returns the port that the addresses got.
 fn bind_all(
     shared: &Shared,
     mut port: u16,
@@ -62,7 +62,7 @@ fn bind_all(
         };
         match bind(name, port, shared.settings.backlog()) {
             Ok(socket) => {
-                // The other addresses get the port that the first one was given.
+                // The other addresses get the port of the first address.
                 port = socket.local_addr()?.port();
                 sockets.push(ListeningSocket::Tcp { socket, is_encrypted });
             }
@@ -83,8 +83,8 @@ impl Listener {
     /// Listens at the addresses of the settings.
     ///
     /// # Errors
-    /// One cannot be listened at; said with the address. A file of TLS is not what it should be.
-    /// `unixsocket` names a file that cannot be made.
+    /// An address cannot be listened at; said with the address. A file of TLS is not as it should
+    /// be. `unixsocket` names a file that cannot be made.
     pub fn bind(shared: &Arc<Shared>) -> std::io::Result<Listener> {
         let poll = Poll::new()?;
         let waker = LoopWaker::new(poll.registry(), WAKER)?;
@@ -106,7 +106,7 @@ impl Listener {
         if let Some(tls) = &tls {
             bind_all(shared, tls.port, true, &mut sockets)?;
         }
-        // Last: what is refused before leaves no file.
+        // Last: an earlier refusal leaves no file.
         let mut socket_file = None;
         if let Some(path) = unix {
             let permissions = shared.settings.unix_permissions();
@@ -138,7 +138,7 @@ impl Listener {
         self.sockets.iter().find_map(ListeningSocket::address)
     }
 
-    /// The file that is listened at, which is removed when this is dropped.
+    /// Takes the socket file, which is removed when it is dropped.
     pub fn take_socket_file(&mut self) -> Option<SocketFile> {
         self.socket_file.take()
     }
@@ -148,7 +148,7 @@ impl Listener {
         self.sockets.iter().find(|socket| socket.is_encrypted())?.address()
     }
 
-    /// Accepts at other sockets of the network in the place of those that are not encrypted.
+    /// Accepts at other sockets of the network in place of the sockets without encryption.
     fn replace(&mut self, next: Vec<ListeningSocket>) -> std::io::Result<()> {
         self.sockets.retain(|socket| socket.is_encrypted() || socket.address().is_none());
         for mut listening in next {
@@ -186,7 +186,7 @@ impl Listener {
                     }
                 }
             }
-            // Behind those that have connected to the port before.
+            // Behind clients that have connected to the port before.
             let next = self.shared.wiring.listening.lock().next.take();
             if let Some(next) = next {
                 if let Err(error) = self.replace(next) {
@@ -199,20 +199,20 @@ impl Listener {
     }
 
     /// Has the system look whether a silent client is still there, as `tcp-keepalive` says: after
-    /// its time, and three times at a third of it.
+    /// the time of the setting, and three times at a third of the time.
     fn keep_alive(&self, stream: &TcpStream) {
         let seconds = self.shared.settings.keepalive_seconds();
         if seconds == 0 {
             return;
         }
-        // A system that cannot do it closes the connection with its own, longer times.
+        // A system that refuses the options closes the connection with its own, longer times.
         let _ = sockopt::set_socket_keepalive(stream, true);
         let _ = sockopt::set_tcp_keepidle(stream, Duration::from_secs(seconds));
         let _ = sockopt::set_tcp_keepintvl(stream, Duration::from_secs((seconds / 3).max(1)));
         let _ = sockopt::set_tcp_keepcnt(stream, 3);
     }
 
-    /// Why a client is not served, whatever the number of the others.
+    /// Why a client is not served, whatever the number of clients.
     fn refusal(&self, from: Option<SocketAddr>) -> Option<&'static str> {
         let shared = &self.shared;
         let is_refused = shared.settings.is_protected()
@@ -232,14 +232,14 @@ impl Listener {
         loops: &[Arc<Mailbox>],
     ) {
         let shared = &self.shared;
-        // Those are counted as well that no loop has taken up yet: they may be many at once.
+        // Connections that no loop has taken up yet are counted as well: they may be many at once.
         let connected: usize = loops.iter().map(|mailbox| mailbox.connections.load(Relaxed)).sum();
         let refusal = match connected >= shared.settings.max_clients() {
             true => Some("ERR max number of clients reached"),
             false => self.refusal(from),
         };
-        // An encrypted connection has to shake hands before it is told anything: that is not
-        // done for one too many.
+        // An encrypted connection has to shake hands before it is told anything: a connection too
+        // many does not get so far.
         let is_too_many = refusal.is_some_and(|text| text.starts_with("ERR"));
         if let Some(text) = refusal {
             shared.stats.counters.rejected.fetch_add(1, Relaxed);
@@ -262,7 +262,7 @@ impl Listener {
                 let local = stream.local_addr().map(|local| local.to_string());
                 (from.to_string(), local.unwrap_or_default())
             }
-            // As Redis shows it.
+            // As in Redis.
             _ => {
                 let path = shared.settings.unix_socket().unwrap_or_default();
                 let name = format!("{}:0", path.display());
@@ -283,7 +283,7 @@ mod tests {
     use crate::net::executors::Executors;
     use std::io::Read;
 
-    /// They are accepted before a loop takes up the first of them.
+    /// The clients are accepted before a loop takes up the first.
     #[test]
     fn of_many_that_connect_at_once_no_more_are_served_than_may_be() {
         let text = ["--port", "0", "--bind", "127.0.0.1", "--maxclients", "3"];

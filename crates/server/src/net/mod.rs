@@ -1,5 +1,4 @@
-//! Threads that serve sockets: event loops, the listener, executors for work that would hold up a
-//! loop.
+//! Threads that serve sockets: event loops, the listener, executors for work too long for a loop.
 
 pub mod connection;
 pub mod event_loop;

@@ -21,7 +21,7 @@ pub fn crc64(bytes: &[u8]) -> u64 {
     crc64_from(0, bytes)
 }
 
-/// The checksum of bytes behind others, which have that checksum.
+/// The checksum of bytes behind earlier bytes with the checksum `before`.
 pub fn crc64_from(before: u64, bytes: &[u8]) -> u64 {
     bytes.iter().fold(before, |crc, byte| TABLE[usize::from(crc as u8 ^ byte)] ^ crc >> 8)
 }

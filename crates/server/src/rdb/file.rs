@@ -1,6 +1,5 @@
-//! Whole files of Redis, read once from front to end and cut into keys with their values. Values
-//! are found by their lengths and decoded elsewhere, by [`super::value`], on as many threads as
-//! there are.
+//! Whole files of Redis, read once from front to end and cut into keys with values. Values are
+//! found by their lengths and decoded elsewhere, by [`super::value`], on all available threads.
 
 use super::crc64::crc64_from;
 use super::kinds;
@@ -10,21 +9,21 @@ use std::fmt;
 use std::io::{ErrorKind, Read};
 use std::ops::Range;
 
-/// The latest version of the format that is read, that of Redis 7.4.
+/// The latest readable version of the format, that of Redis 7.4.
 const LATEST_VERSION: u32 = 12;
 
 /// Bytes of the name and the version of the format.
 const HEADER: usize = 9;
 
-/// Bytes that are read at once.
+/// Bytes read at once.
 const CHUNK: usize = 1 << 20;
 
-/// What is wrong with a file.
+/// An error in a file.
 #[derive(Debug, PartialEq, Eq)]
 pub struct BadFile {
     /// The place in bytes.
     pub offset: u64,
-    /// What was expected there, in words.
+    /// A description of the error, in words.
     pub text: String,
 }
 
@@ -37,11 +36,11 @@ impl fmt::Display for BadFile {
 /// A part of a file.
 #[derive(Debug, PartialEq, Eq)]
 pub enum FilePart<'a> {
-    /// A key with its value.
+    /// A key with a value.
     Key {
         /// The number of the database.
         database: u32,
-        /// When the key expires, in milliseconds since 1970.
+        /// The time of expiry of the key, in milliseconds since 1970.
         expires: Option<i64>,
         /// The key.
         key: Cow<'a, [u8]>,
@@ -52,7 +51,7 @@ pub enum FilePart<'a> {
     },
     /// The code of a library of functions.
     Library(Cow<'a, [u8]>),
-    /// Something that only a module or a server of another kind reads: its name.
+    /// The name of data that only a module or a server of another kind reads.
     LeftOut(&'static str),
 }
 
@@ -68,12 +67,12 @@ type FileResult<T> = Result<T, BadFile>;
 /// Reads a file.
 pub struct FileReader<R> {
     source: R,
-    /// Bytes that were not read yet.
+    /// Bytes not read yet.
     left: u64,
     buffer: Vec<u8>,
     /// The place of the buffer in the file.
     buffer_at: u64,
-    /// The begin of the part that is read, in the buffer.
+    /// The begin of the current part, in the buffer.
     begin: usize,
     /// The next byte, in the buffer.
     at: usize,
@@ -85,10 +84,10 @@ pub struct FileReader<R> {
 }
 
 impl<R: Read> FileReader<R> {
-    /// Begins a file of `length` bytes; `u64::MAX` if it is as long as its source.
+    /// Begins a file of `length` bytes; `u64::MAX` if the file is as long as its source.
     ///
     /// # Errors
-    /// It is none of Redis, or one of a later version.
+    /// The file is not of Redis, or is of a later version.
     pub fn new(source: R, length: u64) -> FileResult<FileReader<R>> {
         let mut reader = FileReader {
             source,
@@ -123,13 +122,12 @@ impl<R: Read> FileReader<R> {
         Ok(reader)
     }
 
-    /// Bytes that were read.
+    /// The number of bytes read.
     pub fn position(&self) -> u64 {
         self.buffer_at + self.at as u64
     }
 
-    /// What is left of the source behind the end of the file: the bytes that were read of it, and
-    /// the source.
+    /// The rest of the source behind the end of the file: the bytes already read, and the source.
     pub fn into_rest(self) -> (Vec<u8>, R) {
         (self.buffer[self.at..].to_vec(), self.source)
     }
@@ -142,7 +140,7 @@ impl<R: Read> FileReader<R> {
         Err(BadFile { offset: self.position(), text: text.into() })
     }
 
-    /// Takes bytes: where they are in the buffer.
+    /// Takes bytes. Returns their range in the buffer.
     fn take(&mut self, length: usize) -> FileResult<Range<usize>> {
         let Some(end) = self.at.checked_add(length) else {
             return self.fail("a length that no value has");
@@ -158,7 +156,7 @@ impl<R: Read> FileReader<R> {
             let read = self.source.by_ref().take(wanted).read_to_end(&mut self.buffer);
             match read {
                 Ok(bytes) if bytes as u64 == wanted => {}
-                // The source has ended, and the file with it.
+                // The source has ended, and so has the file.
                 Ok(bytes) if bytes >= missing && self.is_open_ended() => self.left = 0,
                 Ok(_) => return self.fail("the file has become shorter"),
                 Err(error) if error.kind() == ErrorKind::OutOfMemory => {
@@ -182,7 +180,7 @@ impl<R: Read> FileReader<R> {
         Ok(self.buffer[range].try_into().expect("as many were taken"))
     }
 
-    /// A length; or how the string behind it is encoded.
+    /// A length, or the encoding of the string behind it.
     fn length_or_encoding(&mut self) -> FileResult<Result<usize, u8>> {
         let first = self.byte()?;
         let length = match first {
@@ -210,7 +208,7 @@ impl<R: Read> FileReader<R> {
         (0..count).try_for_each(|_| self.length().map(drop))
     }
 
-    /// Passes a string: where it is in the buffer, with its length.
+    /// Skips a string. Returns its range in the buffer, including the length.
     fn string(&mut self) -> FileResult<Range<usize>> {
         let from = self.at;
         let bytes = match self.length_or_encoding()? {
@@ -233,7 +231,7 @@ impl<R: Read> FileReader<R> {
         (0..count).try_for_each(|_| self.string().map(drop))
     }
 
-    /// Passes a value of a type.
+    /// Skips a value of a type.
     fn value(&mut self, kind: u8) -> FileResult<()> {
         match kind {
             kinds::LIST | kinds::SET | kinds::LIST_QUICKLIST => {
@@ -295,7 +293,7 @@ impl<R: Read> FileReader<R> {
         let (is_second, is_third) = (kind >= second, kind >= third);
         let nodes = self.length()?;
         (0..nodes).try_for_each(|_| self.strings(2))?;
-        // The length and the last id; the first, the highest that was deleted, and a count.
+        // The length and the last id; the first id, the highest deleted id, and a count.
         self.lengths(if is_second { 8 } else { 3 })?;
         let groups = self.length()?;
         (0..groups).try_for_each(|_| {
@@ -317,7 +315,7 @@ impl<R: Read> FileReader<R> {
         })
     }
 
-    /// What a module has written describes itself.
+    /// Skips self-describing data of a module.
     fn module(&mut self) -> FileResult<()> {
         self.length()?;
         loop {
@@ -334,7 +332,7 @@ impl<R: Read> FileReader<R> {
         }
     }
 
-    /// What was read counts for the checksum; the buffer is cut when much of it was.
+    /// Adds the bytes read to the checksum, and cuts the buffer once many of its bytes were read.
     fn end_part(&mut self) {
         self.checksum = crc64_from(self.checksum, &self.buffer[self.begin..self.at]);
         if self.at >= CHUNK {
@@ -345,10 +343,10 @@ impl<R: Read> FileReader<R> {
         self.begin = self.at;
     }
 
-    /// The next part; `None` at the end of the file, whose checksum is right.
+    /// The next part; `None` at the end of the file, after a correct checksum.
     ///
     /// # Errors
-    /// What is wrong with the file.
+    /// An error in the file.
     pub fn next(&mut self) -> FileResult<Option<FilePart<'_>>> {
         if self.is_over {
             return Ok(None);
@@ -376,7 +374,8 @@ impl<R: Read> FileReader<R> {
         }))
     }
 
-    /// A name and a text. In which database a stream of commands behind the file begins is kept.
+    /// Reads a name and a text. Stores the database in which a stream of commands behind the file
+    /// begins.
     fn auxiliary(&mut self) -> FileResult<()> {
         let (name, text) = (self.string()?, self.string()?);
         if decoded(&self.buffer[name]).is_some_and(|name| &name[..] == b"repl-stream-db") {
@@ -387,8 +386,8 @@ impl<R: Read> FileReader<R> {
         Ok(())
     }
 
-    /// The database in which a stream of commands behind the file begins, if the file tells: that
-    /// of a replica does, as a replica passes on what it gets.
+    /// The database in which a stream of commands behind the file begins, if the file tells: the
+    /// file of a replica does, as a replica passes on the stream it gets.
     pub fn stream_database(&self) -> Option<u32> {
         self.stream_database
     }
@@ -442,7 +441,7 @@ impl<R: Read> FileReader<R> {
         }
         let computed = self.checksum;
         let stated = u64::from_le_bytes(self.array()?);
-        // Without checksums it is 0.
+        // Without checksums the value is 0.
         if stated != 0 && stated != computed {
             let text =
                 format!("the checksum is {stated:016x}, and that of the file {computed:016x}");

@@ -1,4 +1,4 @@
-//! Listpacks: small strings and integers one after the other, each followed by its length.
+//! Listpacks: small strings and integers one after the other, each followed by a length.
 
 use super::canonical_integer;
 
@@ -7,7 +7,7 @@ const HEADER: usize = 6;
 
 const END: u8 = 0xff;
 
-/// The number of elements that says: count them.
+/// Stands for elements that have to be counted.
 const UNCOUNTED: u16 = u16::MAX;
 
 /// Writes a listpack.
@@ -28,12 +28,12 @@ impl ListpackWriter {
         self.bytes.len()
     }
 
-    /// Whether it has no elements.
+    /// Whether the listpack has no elements.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Appends an element, as an integer if it is shown as one.
+    /// Appends an element, as an integer if the element is the canonical text of one.
     pub fn push(&mut self, element: &[u8]) {
         let (from, out) = (self.bytes.len(), &mut self.bytes);
         match canonical_integer(element) {
@@ -84,8 +84,8 @@ fn push_string(out: &mut Vec<u8>, text: &[u8]) {
     out.extend_from_slice(text);
 }
 
-/// How many bytes the length behind an element has. Redis's bounds: that of two bytes is one less
-/// than fits, and so on.
+/// The number of bytes of the length behind an element, by Redis's bounds: the bound of two bytes
+/// is one less than fits, and so on.
 fn back_length_bytes(length: usize) -> usize {
     match length {
         0..=127 => 1,
@@ -104,8 +104,8 @@ fn push_back_length(out: &mut Vec<u8>, length: usize) {
     }
 }
 
-/// The elements of a listpack, one call of `take` for each; `None` if it is none, or if `take`
-/// refuses one.
+/// The elements of a listpack, one call of `take` for each; `None` if the bytes are no listpack, or
+/// if `take` refuses an element.
 pub fn read(bytes: &[u8], mut take: impl FnMut(Vec<u8>) -> Option<()>) -> Option<()> {
     let (header, mut rest) = bytes.split_at_checked(HEADER)?;
     let total = u32::from_le_bytes(header[..4].try_into().ok()?);

@@ -1,9 +1,10 @@
-//! LZF, in which Redis compresses strings.
+//! LZF, the compression of strings in Redis.
 
-/// What `packed` decompresses to, which has to have `length` bytes; `None` if it has not.
-/// The caller has bounded `length`.
+/// Decompresses `packed`; `None` unless the result has `length` bytes. The caller has bounded
+/// `length`.
 pub fn decompress(packed: &[u8], length: usize) -> Option<Vec<u8>> {
-    // A reference has three bytes at most for 264 bytes, so no more than that can follow.
+    // A reference takes two bytes at least and stands for 264 bytes at most, so a longer result is
+    // impossible.
     if length > packed.len().checked_mul(132)? {
         return None;
     }
@@ -26,7 +27,7 @@ pub fn decompress(packed: &[u8], length: usize) -> Option<Vec<u8>> {
             rest = after;
             let back = ((control & 31) << 8 | usize::from(low)) + 1;
             let from = out.len().checked_sub(back)?;
-            // What is copied may be part of what is copied from.
+            // The source of a copy may overlap the target.
             for at in from..from + count + 2 {
                 out.push(out[at]);
             }
@@ -40,14 +41,14 @@ pub fn decompress(packed: &[u8], length: usize) -> Option<Vec<u8>> {
 
 /// Longest literal.
 const LITERAL: usize = 32;
-/// Longest reference, and how far back it reaches.
+/// Longest reference, and its reach backward.
 const REFERENCE: usize = 264;
 const REACH: usize = 1 << 13;
 
-/// Compresses bytes; `None` if that does not save any.
+/// Compresses bytes; `None` if the result is not shorter.
 pub fn compress(bytes: &[u8]) -> Option<Vec<u8>> {
-    // Where three bytes of this hash were seen last, and one more. Short strings are many, so they
-    // have a small table.
+    // The last place of three bytes with each hash, plus one. Short strings are many, so they have
+    // a small table.
     let bits = (usize::BITS - bytes.len().leading_zeros()).clamp(6, 14);
     let mut seen = vec![0u32; 1 << bits];
     let (mut out, mut at, mut literal) = (Vec::new(), 0, 0);

@@ -1,9 +1,9 @@
-//! Values as Redis serializes them: the payloads of DUMP and RESTORE, and files of them.
+//! Values as Redis serializes them: the payloads of DUMP and RESTORE, and files of values.
 //!
 //! A payload is a type byte, the value, the version of the format in two bytes, and the CRC64 of
-//! all before it in eight, both little endian. What is read comes from clients: each length is
-//! compared with what is left before anything is taken, and what compression yields is bounded by
-//! [`MOST_BYTES`].
+//! all bytes before in eight, both little endian. The input comes from clients: each length is
+//! compared with the rest of the input before anything is taken, and the result of decompression is
+//! bounded by [`MOST_BYTES`].
 
 mod crc64;
 pub mod file;
@@ -22,10 +22,10 @@ pub use stream::{ConsumerImage, GroupImage, PendingImage, StreamImage, stream};
 pub use timed::timed_hash;
 pub use write::{FileWriter, FormatVersion, hash, libraries, list, set, sorted_set, string};
 
-/// A field, its value, and when it expires, in milliseconds since 1970.
+/// A field, its value, and its time of expiry, in milliseconds since 1970.
 pub type TimedField = (Vec<u8>, Vec<u8>, Option<i64>);
 
-/// A value that was read.
+/// A value read from a payload.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Restored {
     /// A string.
@@ -34,11 +34,11 @@ pub enum Restored {
     List(Vec<Vec<u8>>),
     /// Different members.
     Set(Vec<Vec<u8>>),
-    /// Each field, followed by its value. The fields are different.
+    /// Each field, followed by the value. The fields are different.
     Hash(Vec<Vec<u8>>),
-    /// Different fields, some of which expire.
+    /// Different fields, some with an expiry.
     TimedHash(Vec<TimedField>),
-    /// Different members with their scores, none of which is NaN, in any order.
+    /// Different members with scores, none of them NaN, in any order.
     SortedSet(Vec<(f64, Vec<u8>)>),
     /// A stream.
     Stream(Box<StreamImage>),
@@ -47,18 +47,18 @@ pub enum Restored {
 /// Why a payload is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadPayload {
-    /// It is of a later version, or was changed on its way.
+    /// The payload is of a later version, or was changed on its way.
     Footer,
-    /// It is no value.
+    /// The payload is no value.
     Format,
-    /// It is a value of a module.
+    /// The payload is a value of a module.
     Module,
-    /// Its value takes more bytes than it may.
+    /// The value takes more bytes than allowed.
     TooLarge,
 }
 
 impl BadPayload {
-    /// What the client is told.
+    /// The error for the client.
     pub fn text(self) -> &'static str {
         match self {
             BadPayload::Footer => "ERR DUMP payload version or checksum are wrong",
@@ -69,25 +69,25 @@ impl BadPayload {
     }
 }
 
-/// Most bytes that any value takes when it is read.
+/// Most bytes of any value read.
 pub const MOST_BYTES: usize = 1 << 30;
 
-/// The version that is written, that of Redis 7.0.
+/// The written version, that of Redis 7.0.
 const VERSION: u16 = 10;
 
-/// The version of hashes whose fields expire, that of Redis 7.4, which is the latest that is read.
+/// The version of hashes with expiring fields, that of Redis 7.4: the latest readable version.
 const TIMED_VERSION: u16 = 12;
 
 /// Bytes of version and checksum.
 const FOOTER: usize = 10;
 
-/// Bytes of a payload that are not the value's: its type, version and checksum.
+/// Bytes of a payload beside the value: type, version and checksum.
 pub const AROUND_VALUE: usize = 1 + FOOTER;
 
 pub use crc64::crc64;
 pub use kinds::STRING;
 
-/// How values are encoded, by the numbers of Redis's files.
+/// The encodings of values, by the numbers of Redis's files.
 mod kinds {
     pub const STRING: u8 = 0;
     pub const LIST: u8 = 1;
@@ -113,15 +113,15 @@ mod kinds {
     pub const STREAMS: [u8; 3] = [15, 19, 21];
     pub const MODULE: u8 = 6;
     pub const MODULE_2: u8 = 7;
-    /// Fields may expire, each behind its time: of candidates of Redis 7.4.
+    /// Fields that may expire, each behind its time: of candidates of Redis 7.4.
     pub const HASH_TIMED_OF_CANDIDATE: u8 = 22;
-    /// The same as a listpack, with the time behind each value.
+    /// The same fields as a listpack, with the time behind each value.
     pub const HASH_TIMED_LISTPACK_OF_CANDIDATE: u8 = 23;
-    /// The first time, and fields behind theirs, which are told from the first.
+    /// The first time, and fields behind their times, each relative to the first.
     pub const HASH_TIMED: u8 = 24;
     /// The first time, and a listpack.
     pub const HASH_TIMED_LISTPACK: u8 = 25;
-    /// Values that are a string in a file.
+    /// Values stored as one string in a file.
     pub const ONE_STRING: &[u8] = &[
         STRING,
         HASH_ZIPMAP,
@@ -137,13 +137,13 @@ mod kinds {
     pub const SLOT: u8 = 244;
     /// The code of a library of functions.
     pub const LIBRARY: u8 = 245;
-    /// The same, of a release candidate of Redis 7.0.
+    /// The code of a library, of a release candidate of Redis 7.0.
     pub const LIBRARY_OF_CANDIDATE: u8 = 246;
     pub const MODULE_AUXILIARY: u8 = 247;
     pub const IDLE: u8 = 248;
     pub const FREQUENCY: u8 = 249;
     pub const AUXILIARY: u8 = 250;
-    /// The number of keys, and of those that expire.
+    /// The number of keys, and of keys with an expiry.
     pub const SIZES: u8 = 251;
     pub const EXPIRES_MS: u8 = 252;
     pub const EXPIRES_SECONDS: u8 = 253;
@@ -151,7 +151,7 @@ mod kinds {
     pub const END: u8 = 255;
 }
 
-/// The integer that a text is, if the integer is shown as that text.
+/// The integer of a text, if the text is the canonical form of the integer.
 fn canonical_integer(text: &[u8]) -> Option<i64> {
     if text.len() > 20 {
         return None;

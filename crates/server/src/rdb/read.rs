@@ -8,10 +8,10 @@ use std::collections::HashSet;
 
 pub(super) type Read<T> = Result<T, BadPayload>;
 
-/// What an element takes beside its bytes, about.
+/// Memory of an element beside its bytes, about.
 pub(super) const ELEMENT_BYTES: usize = 48;
 
-/// The value of a payload, which takes this many bytes at most.
+/// The value of a payload, in at most `most` bytes.
 ///
 /// # Errors
 /// See [`BadPayload`].
@@ -20,14 +20,14 @@ pub fn restore(payload: &[u8], most: usize) -> Read<Restored> {
     value(*kind, bytes, most)
 }
 
-/// The string that bytes of a file are.
+/// The string encoded in bytes of a file.
 pub(super) fn decoded(bytes: &[u8]) -> Option<Cow<'_, [u8]>> {
     let mut reader = Reader { rest: bytes, left: MOST_BYTES };
     let string = reader.string().ok()?;
     reader.rest.is_empty().then_some(string)
 }
 
-/// A value of a type, which takes this many bytes at most.
+/// A value of a type, in at most `most` bytes.
 ///
 /// # Errors
 /// See [`BadPayload`].
@@ -59,7 +59,7 @@ fn body(payload: &[u8]) -> Read<&[u8]> {
     Ok(body)
 }
 
-/// The code of the libraries of a payload, which take this many bytes at most.
+/// The code of the libraries of a payload, in at most `most` bytes.
 ///
 /// # Errors
 /// See [`BadPayload`].
@@ -92,7 +92,7 @@ fn is_sound(value: &Restored) -> bool {
     }
 }
 
-/// A length, or how a string is encoded instead.
+/// A length, or the encoding of a string.
 enum Length {
     Bytes(usize),
     Encoded(u8),
@@ -100,11 +100,11 @@ enum Length {
 
 pub(super) struct Reader<'a> {
     pub(super) rest: &'a [u8],
-    /// Bytes that what is read may take beside.
+    /// Bytes that the result may still take beside.
     left: usize,
 }
 
-/// How the elements of a string are encoded that holds several.
+/// Unpacks the elements of a string.
 type Unpack = fn(&[u8], &mut dyn FnMut(Vec<u8>) -> Option<()>) -> Option<()>;
 
 fn unpack_listpack(bytes: &[u8], take: &mut dyn FnMut(Vec<u8>) -> Option<()>) -> Option<()> {
@@ -134,7 +134,7 @@ impl<'a> Reader<'a> {
         Ok(self.take(N)?.try_into().expect("as many were taken"))
     }
 
-    /// What is read takes this many bytes more.
+    /// Charges bytes of the result.
     pub(super) fn charge(&mut self, bytes: usize) -> Read<()> {
         self.left = self.left.checked_sub(bytes).ok_or(BadPayload::TooLarge)?;
         Ok(())
@@ -162,7 +162,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A string. What is not part of the payload is charged.
+    /// A string. Bytes that are not part of the payload are charged.
     pub(super) fn string(&mut self) -> Read<Cow<'a, [u8]>> {
         let integer = match self.length_or_encoding()? {
             Length::Bytes(length) => return self.take(length).map(Cow::Borrowed),
@@ -181,17 +181,17 @@ impl<'a> Reader<'a> {
         Ok(Cow::Owned(integer.to_string().into_bytes()))
     }
 
-    /// A string that is kept.
+    /// A string to keep.
     pub(super) fn element(&mut self) -> Read<Vec<u8>> {
         let element = self.string()?.into_owned();
         self.charge(ELEMENT_BYTES + element.len())?;
         Ok(element)
     }
 
-    /// As many strings as a number says, times `factor`.
+    /// Reads a number, and as many strings, times `factor`.
     fn elements(&mut self, factor: usize) -> Read<Vec<Vec<u8>>> {
         let (count, mut all) = (self.length()?, Vec::new());
-        // Each has a byte at least.
+        // Each string has a byte at least.
         if count.checked_mul(factor).is_none_or(|count| count > self.rest.len()) {
             return Err(BadPayload::Format);
         }
@@ -201,7 +201,7 @@ impl<'a> Reader<'a> {
         Ok(all)
     }
 
-    /// Appends the elements that a string holds.
+    /// Appends the elements of a string.
     fn unpack(&mut self, unpack: Unpack, all: &mut Vec<Vec<u8>>) -> Read<()> {
         let packed = self.string()?;
         let mut is_too_large = false;
@@ -288,7 +288,7 @@ impl<'a> Reader<'a> {
         score: impl Fn(&mut Reader<'a>) -> Read<f64>,
     ) -> Read<Vec<(f64, Vec<u8>)>> {
         let (count, mut all) = (self.length()?, Vec::new());
-        // Each has two bytes at least.
+        // Each member has two bytes at least.
         if count > self.rest.len() / 2 {
             return Err(BadPayload::Format);
         }
@@ -299,7 +299,7 @@ impl<'a> Reader<'a> {
         Ok(all)
     }
 
-    /// A score as text, behind its length.
+    /// A score as text, behind a length.
     fn old_score(&mut self) -> Read<f64> {
         match self.take(1)?[0] {
             253 => Ok(f64::NAN),
@@ -316,7 +316,7 @@ fn score(text: &[u8]) -> Read<f64> {
     text.parse::<f64>().map(|score| score + 0.0).map_err(|_| BadPayload::Format)
 }
 
-/// Members, each followed by its score.
+/// Members, each followed by a score.
 fn ranked(pairs: Vec<Vec<u8>>) -> Read<Restored> {
     let (mut all, mut pairs) = (Vec::with_capacity(pairs.len() / 2), pairs.into_iter());
     while let (Some(member), Some(text)) = (pairs.next(), pairs.next()) {

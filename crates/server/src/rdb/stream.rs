@@ -1,9 +1,9 @@
 //! Streams in Redis's format: nodes of entries as listpacks, ids, and groups of consumers.
 //!
-//! A listpack has the number of entries and of deleted ones, the number of fields and the fields of
-//! its first entry, and 0. Each entry follows: flags, both parts of its id less those of the node's
-//! key, the number of fields and each with its value, or the values alone if the fields are those
-//! of the first one, and how many of these elements there were.
+//! A listpack has the number of entries, the number of deleted entries, the number of fields and
+//! the fields of the first entry, and 0. Each entry follows: flags, both parts of the id less the
+//! parts of the node's key, the number of fields and each field with its value, or the values alone
+//! if the fields are those of the first entry, and the number of these elements.
 
 use super::listpack::ListpackWriter;
 use super::read::{ELEMENT_BYTES, Read, Reader};
@@ -15,71 +15,71 @@ use std::collections::{BTreeMap, BTreeSet};
 const DELETED: i64 = 1;
 const SAME_FIELDS: i64 = 2;
 
-/// Most entries and bytes of a node that is written.
+/// Most entries and bytes of a written node.
 const MOST_NODE_ENTRIES: usize = 100;
 const MOST_NODE_BYTES: usize = 4096;
 
-/// What a pending entry and a consumer take, about.
+/// Memory of a pending entry and a consumer, about.
 const PENDING_BYTES: usize = 80;
 
-/// Fields, each followed by its value.
+/// Fields, each followed by the value.
 pub type FieldStrings = Vec<Vec<u8>>;
 
-/// A stream without its place in a database.
+/// A stream without a place in a database.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StreamImage {
     /// Entries with ascending ids.
     pub entries: Vec<(StreamId, FieldStrings)>,
-    /// The last id that was given out.
+    /// The last id given out.
     pub last: StreamId,
-    /// The highest id that was deleted.
+    /// The highest deleted id.
     pub deleted: StreamId,
-    /// Entries that were ever added.
+    /// The number of entries ever added.
     pub added: u64,
-    /// The groups, whose names differ.
+    /// The groups, with different names.
     pub groups: Vec<GroupImage>,
 }
 
 /// A group of consumers.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GroupImage {
-    /// Its name.
+    /// The name of the group.
     pub name: Vec<u8>,
-    /// The last id that it was delivered.
+    /// The last delivered id.
     pub last: StreamId,
-    /// Entries that it has read, if that is known.
+    /// The number of read entries, if known.
     pub read: Option<u64>,
-    /// The consumers, whose names differ.
+    /// The consumers, with different names.
     pub consumers: Vec<ConsumerImage>,
-    /// Entries that were delivered, by id.
+    /// Delivered entries, by id.
     pub pending: BTreeMap<StreamId, PendingImage>,
 }
 
 /// A consumer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ConsumerImage {
-    /// Its name.
+    /// The name of the consumer.
     pub name: Vec<u8>,
-    /// When it was seen, in milliseconds since 1970.
+    /// The time when the consumer was seen, in milliseconds since 1970.
     pub seen: i64,
-    /// When it was last given an entry.
+    /// The time when the consumer was last given an entry.
     pub active: Option<i64>,
 }
 
-/// An entry that was delivered and not acknowledged.
+/// An entry delivered and not acknowledged.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PendingImage {
-    /// The place of its consumer.
+    /// The place of the consumer.
     pub consumer: usize,
-    /// When it was delivered, in milliseconds since 1970.
+    /// The time of delivery, in milliseconds since 1970.
     pub time: i64,
-    /// How often.
+    /// The number of deliveries.
     pub count: u64,
 }
 
 impl StreamImage {
-    /// How many entries a group has read that was delivered up to an id, where the format does not
-    /// tell, nor which entries were deleted.
+    /// The number of entries read by a group with `id` as the last delivered id, where the format
+    /// tells neither this number nor the deleted entries.
     fn read_up_to(&self, id: StreamId) -> Option<u64> {
         match self.entries.first() {
             None if id <= self.last => Some(0),
@@ -116,7 +116,7 @@ fn push_id(out: &mut Vec<u8>, id: StreamId) {
     push_length(out, id.seq as usize);
 }
 
-/// Entries that lie in a node each.
+/// Divides entries into nodes.
 fn nodes(entries: &[(StreamId, FieldStrings)]) -> Vec<&[(StreamId, FieldStrings)]> {
     let (mut nodes, mut rest) = (Vec::new(), entries);
     while !rest.is_empty() {
@@ -181,14 +181,14 @@ fn push_group(out: &mut Vec<u8>, group: &GroupImage) {
 }
 
 impl Reader<'_> {
-    /// A stream, as the format of this kind has it.
+    /// A stream, in the format of this kind.
     pub(super) fn stream(&mut self, kind: u8) -> Read<StreamImage> {
         let (nodes, mut image) = (self.length()?, StreamImage::default());
         for _ in 0..nodes {
             let key = self.string()?;
             let master = StreamId::from_bytes(&key).ok_or(BadPayload::Format)?;
             let elements = self.listpack()?;
-            // The fields of its first entry may be those of all.
+            // The fields of the first entry may be those of all entries.
             let charge = &mut |bytes| self.charge(bytes);
             read_node(master, &elements, charge, &mut image.entries)?;
         }

@@ -52,7 +52,7 @@ fn slices(all: &[Vec<u8>]) -> Vec<&[u8]> {
     all.iter().map(Vec::as_slice).collect()
 }
 
-/// The order of a set and of a sorted set is none of the value.
+/// Sorts sets, timed hashes and sorted sets: the order is not part of the value.
 fn sorted(mut value: Restored) -> Restored {
     match &mut value {
         Restored::Set(all) => all.sort(),
@@ -92,7 +92,7 @@ proptest! {
         prop_assert_eq!(restored(&dumped(&value)).map(sorted), Ok(value));
     }
 
-    /// Changed bytes under a right checksum, and payloads that were cut: a value, or an error.
+    /// Changed bytes under a right checksum, and payloads cut off: a value, or an error.
     #[test]
     fn what_is_corrupt_is_refused_or_a_value(
         value in value(),
@@ -120,7 +120,7 @@ proptest! {
     #[test]
     fn any_bytes_are_refused_or_a_value(kind in 0u8..28, bytes in vec(any::<u8>(), 0..60)) {
         let _ = restored(&sealed(&[&[kind][..], &bytes].concat()));
-        // As the string that holds the elements.
+        // As the string of the elements.
         let held = [&[kind, bytes.len() as u8][..], &bytes].concat();
         let _ = restored(&sealed(&held));
         let mut all = 0;
@@ -138,7 +138,7 @@ fn texts(all: &[&str]) -> Vec<Vec<u8>> {
     all.iter().map(|text| text.as_bytes().to_vec()).collect()
 }
 
-/// A ziplist with these elements, whose heads and bytes are written out.
+/// A ziplist of elements with written-out heads and bytes.
 fn ziplist_of(elements: &[&[u8]]) -> Vec<u8> {
     let (mut body, mut before, mut last) = (Vec::new(), 0u8, 10);
     for element in elements {
@@ -229,7 +229,7 @@ fn what_is_no_value() {
     }
 }
 
-/// As Redis 7.0 writes them.
+/// Payloads as written by Redis 7.0.
 #[test]
 fn payloads_of_redis() {
     assert_eq!(string(b"7")[..4], *b"\x00\xc0\x07\x0a");
@@ -238,8 +238,7 @@ fn payloads_of_redis() {
     assert_eq!(set(&[b"2", b"1"])[..14], *b"\x0b\x0c\x02\0\0\0\x02\0\0\0\x01\0\x02\0");
 }
 
-/// The four types of hashes whose fields expire, byte by byte as Redis 7.4 and its candidates have
-/// them.
+/// The four types of hashes with expiring fields, byte by byte as in Redis 7.4 and its candidates.
 #[test]
 fn hashes_of_redis_7_4_keep_the_times_of_their_fields() {
     let time = 0x0102_0304_0506i64;
@@ -262,7 +261,7 @@ fn hashes_of_redis_7_4_keep_the_times_of_their_fields() {
     for body in bodies {
         assert_eq!(restored(&sealed(&body)), Ok(hash.clone()), "type {}", body[0]);
     }
-    // What is written is of that version, and no other value is.
+    // A written hash with times is of this version, and no other value is.
     let payload = timed_hash(&[(b"a", b"1", Some(time))]);
     assert_eq!(payload[payload.len() - 10..payload.len() - 8], [12, 0]);
     assert_eq!(string(b"a")[3..5], [10, 0]);
@@ -270,7 +269,7 @@ fn hashes_of_redis_7_4_keep_the_times_of_their_fields() {
     assert_eq!(restored(&sealed(&late)), Err(BadPayload::Format));
 }
 
-/// Lengths that no value has end the file: the position does not run over.
+/// Lengths beyond any value end the file: the position does not overflow.
 #[test]
 fn lengths_beyond_any_memory_are_refused() {
     let length = |length: u64| [&[0x81][..], &length.to_be_bytes()].concat();

@@ -1,4 +1,4 @@
-//! Hashes whose fields expire, as Redis 7.4 and its successors write them.
+//! Hashes with expiring fields, as written by Redis 7.4 and its successors.
 
 use super::listpack::ListpackWriter;
 use super::read::{Read, Reader};
@@ -15,15 +15,15 @@ fn time(at_ms: i64) -> Read<Option<i64>> {
 }
 
 impl Reader<'_> {
-    /// Fields, each behind its time: told from the first time, which is in front of all, or, of
-    /// candidates of Redis 7.4, as it is.
+    /// Fields, each behind a time: relative to the first time, which is in front of all fields, or,
+    /// of candidates of Redis 7.4, absolute.
     pub(super) fn timed_fields(&mut self, kind: u8) -> Read<Vec<TimedField>> {
         let first = match kind {
             kinds::HASH_TIMED => Some(i64::from_le_bytes(self.array()?)),
             _ => None,
         };
         let (count, mut all) = (self.length()?, Vec::new());
-        // Each has three bytes at least.
+        // Each field has three bytes at least.
         if count > self.rest.len() / 3 {
             return Err(BadPayload::Format);
         }
@@ -56,7 +56,7 @@ impl Reader<'_> {
     }
 }
 
-/// The payload of a hash some of whose fields expire, with these values and times.
+/// The payload of a hash with expiring fields, with these values and times.
 pub fn timed_hash(fields: &[(&[u8], &[u8], Option<i64>)]) -> Vec<u8> {
     let first = fields.iter().filter_map(|field| field.2).min().unwrap_or(0);
     let lengths = fields.iter().flat_map(|field| [field.0.len(), field.1.len()]);
@@ -64,7 +64,7 @@ pub fn timed_hash(fields: &[(&[u8], &[u8], Option<i64>)]) -> Vec<u8> {
     let mut out = vec![if is_packed { kinds::HASH_TIMED_LISTPACK } else { kinds::HASH_TIMED }];
     out.extend(first.to_le_bytes());
     if is_packed {
-        // Redis removes fields from the front: those that stay are the last.
+        // Redis removes fields from the front: fields that stay are the last.
         let mut sorted: Vec<_> = fields.iter().collect();
         sorted.sort_by_key(|field| field.2.unwrap_or(i64::MAX));
         let mut listpack = ListpackWriter::default();

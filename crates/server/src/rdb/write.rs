@@ -1,4 +1,4 @@
-//! Writing values, as Redis 7.0 does with its default settings.
+//! Writes values, as Redis 7.0 does with the default settings.
 
 use super::crc64::{crc64, crc64_from};
 use super::listpack::ListpackWriter;
@@ -8,7 +8,7 @@ use std::io::{self, Write};
 /// Shorter strings are not compressed.
 const SHORTEST_COMPRESSED: usize = 21;
 
-/// Most bytes of a listpack of a list; a longer element has one of its own.
+/// Most bytes of a listpack of a list; a longer element has a listpack of its own.
 const MOST_NODE_BYTES: usize = 8 << 10;
 
 /// Most fields of a hash, or members of a sorted set, in a listpack, and most bytes of each.
@@ -90,7 +90,7 @@ pub fn string(text: &[u8]) -> Vec<u8> {
 
 /// The payload of a list.
 pub fn list(elements: &[&[u8]]) -> Vec<u8> {
-    /// The number in front of a node that is a listpack.
+    /// The number in front of a listpack node.
     const PACKED: usize = 2;
     let (mut nodes, mut count) = (Vec::new(), 0);
     let mut close = |node: ListpackWriter| {
@@ -149,7 +149,7 @@ pub(super) fn is_packed(count: usize, mut elements: impl Iterator<Item = usize>)
     count <= MOST_PACKED && elements.all(|length| length <= LONGEST_PACKED)
 }
 
-/// The payload of a hash: each field is followed by its value.
+/// The payload of a hash: each field is followed by the value.
 pub fn hash(elements: &[&[u8]]) -> Vec<u8> {
     let (count, mut out) = (elements.len() / 2, Vec::new());
     if is_packed(count, elements.iter().map(|element| element.len())) {
@@ -165,13 +165,13 @@ pub fn hash(elements: &[&[u8]]) -> Vec<u8> {
     finish(out)
 }
 
-/// A score as text, which reads back as the same number.
+/// A score as text; the text reads back as the same number.
 fn score_text(score: f64) -> String {
     let is_short = score == 0.0 || (1e-5..1e17).contains(&score.abs()) || !score.is_finite();
     if is_short { score.to_string() } else { format!("{score:e}") }
 }
 
-/// The payload of a sorted set, whose members come with the lowest scores first.
+/// The payload of a sorted set, given with the lowest scores first.
 pub fn sorted_set(members: &[(f64, &[u8])]) -> Vec<u8> {
     let mut out = Vec::new();
     if is_packed(members.len(), members.iter().map(|pair| pair.1.len())) {
@@ -185,7 +185,7 @@ pub fn sorted_set(members: &[(f64, &[u8])]) -> Vec<u8> {
     } else {
         out.push(kinds::SORTED_SET_2);
         push_length(&mut out, members.len());
-        // The last first, as Redis does: inserted one by one, each is the first.
+        // The last member first, as in Redis: each inserted member is then the first.
         for (score, member) in members.iter().rev() {
             push_string(&mut out, member);
             out.extend(score.to_le_bytes());
@@ -197,13 +197,13 @@ pub fn sorted_set(members: &[(f64, &[u8])]) -> Vec<u8> {
 /// The version of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FormatVersion {
-    /// That of Redis 7.0, which later ones read, and Valkey.
+    /// The version of Redis 7.0, which later versions and Valkey read.
     Redis70,
-    /// That of Redis 7.4, for hashes whose fields expire.
+    /// The version of Redis 7.4, for hashes with expiring fields.
     Redis74,
 }
 
-/// Writes a whole file: databases in the order of their numbers, with their keys in any order.
+/// Writes a whole file: databases in the order of their numbers, with the keys in any order.
 pub struct FileWriter<W> {
     out: W,
     checksum: u64,
@@ -214,7 +214,7 @@ impl<W: Write> FileWriter<W> {
     /// Begins a file.
     ///
     /// # Errors
-    /// Those of writing.
+    /// The errors of writing.
     pub fn new(out: W, version: FormatVersion) -> io::Result<FileWriter<W>> {
         let mut writer = FileWriter { out, checksum: 0, database: None };
         let (number, redis) = match version {
@@ -240,18 +240,17 @@ impl<W: Write> FileWriter<W> {
     /// Adds a library of functions.
     ///
     /// # Errors
-    /// Those of writing.
+    /// The errors of writing.
     pub fn library(&mut self, code: &[u8]) -> io::Result<()> {
         let mut out = vec![kinds::LIBRARY];
         push_string(&mut out, code);
         self.write(&out)
     }
 
-    /// Adds a key with the payload of its value, and the time in milliseconds since 1970 at which
-    /// it expires.
+    /// Adds a key with the payload of the value, and the time of expiry in milliseconds since 1970.
     ///
     /// # Errors
-    /// Those of writing.
+    /// The errors of writing.
     pub fn key(
         &mut self,
         database: u32,
@@ -274,10 +273,10 @@ impl<W: Write> FileWriter<W> {
         self.write(&payload[1..payload.len() - FOOTER])
     }
 
-    /// Ends the file with its checksum, and returns what it was written to.
+    /// Ends the file with the checksum. Returns the target of the writes.
     ///
     /// # Errors
-    /// Those of writing.
+    /// The errors of writing.
     pub fn finish(mut self) -> io::Result<W> {
         self.write(&[kinds::END])?;
         self.out.write_all(&self.checksum.to_le_bytes())?;

@@ -1,4 +1,4 @@
-//! What Redis wrote before listpacks: ziplists, zipmaps, and sets of integers.
+//! Formats written by Redis before listpacks: ziplists, zipmaps, and sets of integers.
 
 /// Bytes of a ziplist's header: total bytes, place of the last element, and number of elements.
 const HEADER: usize = 10;
@@ -8,7 +8,7 @@ const END: u8 = 0xff;
 /// A length of four bytes follows.
 const LONG: u8 = 0xfe;
 
-/// The number of elements that says: count them.
+/// Stands for a number of elements that has to be counted.
 const UNCOUNTED: u16 = u16::MAX;
 
 fn split<'a>(rest: &mut &'a [u8], length: usize) -> Option<&'a [u8]> {
@@ -21,8 +21,8 @@ fn word(rest: &mut &[u8]) -> Option<usize> {
     Some(u32::from_le_bytes(split(rest, 4)?.try_into().ok()?) as usize)
 }
 
-/// The elements of a ziplist, one call of `take` for each; `None` if it is none, or if `take`
-/// refuses one.
+/// The elements of a ziplist, one call of `take` for each; `None` if the bytes are no ziplist, or
+/// if `take` refuses an element.
 pub fn read(bytes: &[u8], mut take: impl FnMut(Vec<u8>) -> Option<()>) -> Option<()> {
     let (mut header, mut rest) = bytes.split_at_checked(HEADER)?;
     let (total, last_place) = (word(&mut header)?, word(&mut header)?);

@@ -1,7 +1,8 @@
-//! The thread that tells the primary how far this server is: up to which offset all is on disk.
+//! The thread that tells the primary the progress of this server: the offset up to which the stream
+//! is on disk.
 //!
-//! The thread that reads hands it the tickets of its transactions, in their order, over a channel
-//! of a bounded length. So the stream is read only as fast as what it says becomes durable.
+//! The reading thread sends the tickets of its transactions, in their order, over a channel of
+//! bounded length. So the stream is read only as fast as its commands become durable.
 
 use super::link::{WRITE_TIME, push_request};
 use crate::clients::tracking::Changed;
@@ -16,32 +17,32 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-/// How often the primary is told without being asked.
+/// The interval of unasked acknowledgements.
 const EACH: Duration = Duration::from_secs(1);
 
-/// Transactions that are not on disk, at most.
+/// Most transactions not on disk yet.
 pub const MOST_UNDER_WAY: usize = 64;
 
-/// What the thread that reads has done.
+/// A step of the reading thread.
 pub enum ReadStep {
-    /// It has run a transaction.
+    /// The thread has run a transaction.
     Ran {
-        /// Its ticket.
+        /// The ticket of the transaction.
         ticket: Ticket,
-        /// The offset behind its commands.
+        /// The offset behind the commands.
         end: u64,
         /// Messages to subscribers.
         events: Events,
-        /// What clients are told that track.
+        /// Changes to tell to tracking clients.
         changed: Changed,
     },
-    /// It has read up to an offset what has no effect.
+    /// The thread has read commands without effect, up to an offset.
     Passed(u64),
-    /// The primary wants to know, at this offset.
+    /// The primary has asked, at this offset.
     Asked(u64),
 }
 
-/// What the thread has.
+/// The state of the thread.
 pub struct Acknowledger<'a> {
     /// The server.
     pub shared: &'a Shared,
@@ -50,8 +51,8 @@ pub struct Acknowledger<'a> {
 }
 
 impl Acknowledger<'_> {
-    /// Runs until the other thread ends. All that has committed is on disk then, unless the log has
-    /// failed.
+    /// Runs until the reading thread ends. All committed transactions are on disk then, unless the
+    /// log has failed.
     pub fn run(mut self, steps: &Receiver<ReadStep>) {
         let mut next = Instant::now();
         loop {
@@ -66,7 +67,7 @@ impl Acknowledger<'_> {
             match step {
                 Ok(step) => {
                     if !self.take(step) {
-                        // The other thread finds the connection closed.
+                        // The reading thread finds the connection closed.
                         let _ = self.stream.shutdown(Shutdown::Both);
                         return;
                     }
@@ -80,7 +81,7 @@ impl Acknowledger<'_> {
         }
     }
 
-    /// Whether the log has not failed.
+    /// Takes a step. Returns false if the log has failed.
     fn take(&mut self, step: ReadStep) -> bool {
         let durable = &self.shared.live_import.numbers.durable;
         match step {

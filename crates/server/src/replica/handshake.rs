@@ -1,28 +1,28 @@
-//! The handshake with the primary, as a replica of Redis 7.0 begins it.
+//! The handshake with the primary, as begun by a replica of Redis 7.0.
 
 use super::link::Link;
 use crate::data::primary::PrimaryPosition;
 use crate::state::Shared;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// What the primary is about to send.
+/// The data that the primary is about to send.
 #[derive(Debug, PartialEq, Eq)]
 pub enum SyncReply {
-    /// All values as they are at an offset, then the commands behind it.
+    /// All values as of an offset, then the commands behind the offset.
     Full {
-        /// The id of its history.
+        /// The id of the history.
         id: String,
         /// The offset.
         offset: u64,
     },
-    /// The commands behind the offset that it was asked for, of the same history or another one.
+    /// The commands behind the requested offset, of the same or another history.
     Continue {
-        /// The new id, if it has one.
+        /// The new id of the history, if there is one.
         id: Option<String>,
     },
 }
 
-/// Offsets are lower: what is added to one does not overflow.
+/// Offsets are lower: an addition does not overflow.
 const LATEST_OFFSET: u64 = i64::MAX as u64;
 
 /// Whether a text may be the id of a history.
@@ -75,7 +75,7 @@ pub fn shake(
     }
     let own_port = u64::from(shared.settings.announced_port().unwrap_or_default());
     let port = if own_port > 0 { own_port } else { shared.wiring.port.load(Relaxed) };
-    // Servers that do not know these are servers all the same.
+    // Servers without these options are accepted as well.
     let _reply = link.ask(&["REPLCONF", "listening-port", &port.to_string()])?;
     let _reply = link.ask(&["REPLCONF", "capa", "eof", "capa", "psync2"])?;
     let offset = (position.offset + 1).to_string();

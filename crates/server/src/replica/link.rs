@@ -1,6 +1,6 @@
-//! The connection to the primary: what is received, line by line or as it comes, and requests. No
-//! wait outlasts the wish of clients, or this server, by more than the time of a look-up of the
-//! name and of an attempt to connect.
+//! The connection to the primary: received data, in lines or in pieces, and requests. No wait
+//! outlasts the wish of clients, or this server, by more than the time of a look-up of the name and
+//! of an attempt to connect.
 
 use crate::base::clock::Clock;
 use crate::clients::{Calls, ClientEntry};
@@ -13,19 +13,19 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-/// Bytes that are read at once.
+/// Bytes read at once.
 const CHUNK: usize = 256 << 10;
 
-/// The buffer is cut when as many bytes of it were taken.
+/// The buffer is cut after this many taken bytes.
 const MOST_TAKEN: usize = 64 << 10;
 
-/// After this time in a call of the system it is looked at whether the connection is still wanted.
+/// After this time in a system call the thread checks whether the connection is still wanted.
 const SLICE: Duration = Duration::from_millis(100);
 
-/// The longest that an attempt to connect to an address may take, and a look-up of the name.
+/// The longest attempt to connect to an address, and the longest look-up of the name.
 const CONNECT_TIME: Duration = Duration::from_secs(2);
 
-/// The longest that the primary may take nothing that is sent.
+/// The longest time in which the primary may take no sent data.
 pub const WRITE_TIME: Duration = Duration::from_secs(5);
 
 /// Longest line of the handshake in bytes.
@@ -38,7 +38,7 @@ pub struct Link<'a> {
     stream: TcpStream,
     scratch: Box<[u8]>,
     received: Vec<u8>,
-    /// Bytes of `received` that were taken.
+    /// The taken bytes of `received`.
     taken: usize,
 }
 
@@ -49,10 +49,10 @@ pub fn push_request(out: &mut Vec<u8>, words: &[&str]) {
 }
 
 impl<'a> Link<'a> {
-    /// Connects, for the wish of this number.
+    /// Connects, for the wish with this number.
     ///
     /// # Errors
-    /// It cannot be, in a sentence.
+    /// The failure, in a sentence.
     pub fn connect(
         shared: &'a Shared,
         address: &PrimaryAddress,
@@ -96,20 +96,20 @@ impl<'a> Link<'a> {
         Err(error)
     }
 
-    /// A second handle of the connection, for a thread that writes.
+    /// A second handle of the connection, for a writing thread.
     ///
     /// # Errors
-    /// There is none.
+    /// No handle is available.
     pub fn writer(&self) -> Result<TcpStream, String> {
         self.stream.try_clone().map_err(|error| error.to_string())
     }
 
-    /// What was received and not taken.
+    /// Received bytes, not taken yet.
     pub fn pending(&self) -> &[u8] {
         &self.received[self.taken..]
     }
 
-    /// Takes bytes of it.
+    /// Takes pending bytes.
     pub fn take(&mut self, bytes: usize) {
         self.taken += bytes;
         if self.taken == self.received.len() {
@@ -121,10 +121,10 @@ impl<'a> Link<'a> {
         }
     }
 
-    /// Waits until something was received.
+    /// Waits until bytes were received.
     ///
     /// # Errors
-    /// Nothing was in time; the connection has ended, or is not wanted any more.
+    /// No bytes came in time; the connection has ended, or is not wanted any more.
     pub fn receive(&mut self) -> Result<(), String> {
         let (began, import) = (Instant::now(), &self.shared.live_import);
         loop {
@@ -153,10 +153,10 @@ impl<'a> Link<'a> {
         }
     }
 
-    /// The next line that is not empty: empty ones keep the connection alive.
+    /// The next non-empty line: empty lines keep the connection alive.
     ///
     /// # Errors
-    /// As [`Link::receive`]; it is too long.
+    /// As [`Link::receive`]; the line is too long.
     pub fn line(&mut self) -> Result<String, String> {
         loop {
             while let Some(end) = memchr::memchr(b'\n', self.pending()) {
@@ -177,7 +177,7 @@ impl<'a> Link<'a> {
     /// Sends a request.
     ///
     /// # Errors
-    /// The primary does not take it.
+    /// The primary does not take the request.
     pub fn send(&mut self, words: &[&str]) -> Result<(), String> {
         let mut out = Vec::new();
         push_request(&mut out, words);
@@ -185,7 +185,7 @@ impl<'a> Link<'a> {
         sent.map_err(|error| format!("the primary takes nothing: {error}"))
     }
 
-    /// Sends a request, and returns the line that is replied.
+    /// Sends a request, and returns the line of the reply.
     ///
     /// # Errors
     /// As [`Link::send`] and [`Link::line`].

@@ -1,5 +1,5 @@
-//! The values that a primary sends: an RDB file, whose length it tells first, or which ends with a
-//! mark that it tells first.
+//! The values sent by a primary: an RDB file, either with the length in front, or with an end mark
+//! announced in front.
 
 use super::link::Link;
 use std::io::{Error, Read, Result as IoResult};
@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// Bytes of a mark.
 const MARK_BYTES: usize = 40;
 
-/// How the end is found.
+/// The end of the file.
 enum PayloadEnd {
-    /// As many bytes are left.
+    /// After this many bytes.
     After(u64),
-    /// It is followed by this, and nothing follows before an acknowledgement.
+    /// At this mark: the mark follows the file, and nothing more follows before an acknowledgement.
     Mark(Vec<u8>),
 }
 
@@ -26,10 +26,10 @@ pub struct Payload<'l, 'a> {
 }
 
 impl<'l, 'a> Payload<'l, 'a> {
-    /// Waits for its begin.
+    /// Waits for the begin of the file.
     ///
     /// # Errors
-    /// There is none, in a sentence.
+    /// No file begins, in a sentence.
     pub fn begin(link: &'l mut Link<'a>, read: &'l AtomicU64) -> Result<Payload<'l, 'a>, String> {
         let line = link.line()?;
         let end = match line.strip_prefix('$') {
@@ -46,7 +46,7 @@ impl<'l, 'a> Payload<'l, 'a> {
         Ok(Payload { link, end, is_over: false, read })
     }
 
-    /// Its length in bytes, if the primary has told it.
+    /// The length in bytes, if told by the primary.
     pub fn length(&self) -> Option<u64> {
         match self.end {
             PayloadEnd::After(left) => Some(left),
@@ -54,7 +54,7 @@ impl<'l, 'a> Payload<'l, 'a> {
         }
     }
 
-    /// Bytes that were received and are of the file.
+    /// The number of received bytes of the file.
     fn ready(&mut self) -> usize {
         let pending = self.link.pending();
         match &self.end {
@@ -67,7 +67,7 @@ impl<'l, 'a> Payload<'l, 'a> {
                 self.is_over = true;
                 0
             }
-            // The end may be that of the mark.
+            // The last bytes may belong to the mark.
             PayloadEnd::Mark(_) => pending.len().saturating_sub(MARK_BYTES),
         }
     }

@@ -1,9 +1,9 @@
 //! Follows the primary's stream of commands.
 //!
-//! What has been received is run as far as it is whole, many commands in a transaction, and what
-//! the primary has run in a transaction, in one. Transactions are in the order of the stream, and
+//! Received commands are run as far as they are whole, many in a transaction, and the commands of a
+//! transaction of the primary in one transaction. Transactions are in the order of the stream, and
 //! each writes the offset up to which the stream was run: a crash leaves a prefix of the stream,
-//! and its offset. So nothing is lost or done twice, whatever ends in between.
+//! and the offset of the prefix. So nothing is lost or done twice, whatever ends in between.
 
 use super::acknowledging::{Acknowledger, MOST_UNDER_WAY, ReadStep};
 use super::link::Link;
@@ -21,20 +21,20 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{SyncSender, sync_channel};
 
-/// Once as many bytes without effect were read, such as PING, the offset is written all the same: a
-/// restart should find it in the primary's backlog.
+/// After this many bytes without effect, such as PING, the offset is written all the same: a
+/// restart should find the offset in the primary's backlog.
 const MOST_UNWRITTEN: u64 = 4 << 10;
 
-/// The longest command, or MULTI, that is waited for: a transaction of it copies too much.
+/// The longest awaited command, or MULTI: a transaction of this length copies too much.
 const MOST_PENDING: usize = 2 * MOST_COPIED;
 
 /// The stream, as the source of commands.
 struct StreamSource<'a> {
     shared: &'a Shared,
     position: PrimaryPosition,
-    /// Where the groups that are being run end, with the databases behind them.
+    /// The ends of the groups being run, with the databases behind them.
     ends: Vec<(u64, u32)>,
-    /// The last offset that was written.
+    /// The last written offset.
     written: u64,
     steps: SyncSender<ReadStep>,
 }
@@ -74,24 +74,24 @@ impl CommandSource for StreamSource<'_> {
     }
 }
 
-/// What was read of the stream.
+/// The reader of the stream.
 struct StreamReader<'l, 'a> {
     shared: &'l Arc<Shared>,
     link: &'l mut Link<'a>,
     parser: Parser,
     pending: PendingCommands,
-    /// Bytes of what is pending at the link that were parsed.
+    /// The parsed bytes, of the bytes pending at the link.
     at: usize,
-    /// The offset behind these.
+    /// The offset behind the parsed bytes.
     offset: u64,
-    /// The offset that the other thread was told.
+    /// The offset told to the acknowledging thread.
     told: u64,
     runner: Runner,
     source: StreamSource<'l>,
 }
 
 impl StreamReader<'_, '_> {
-    /// Runs the groups that were read, and takes their bytes.
+    /// Runs the groups read so far, and takes their bytes.
     fn run_pending(&mut self) -> Result<(), String> {
         let groups = std::mem::take(&mut self.pending.groups);
         if !groups.is_empty() {
@@ -115,7 +115,7 @@ impl StreamReader<'_, '_> {
         Ok(())
     }
 
-    /// Nothing more was received.
+    /// Ends a turn: no further data was received.
     fn end_turn(&mut self) -> Result<(), String> {
         self.run_pending()?;
         if self.pending.is_open() || self.told == self.offset {
@@ -128,7 +128,7 @@ impl StreamReader<'_, '_> {
         self.source.send(ReadStep::Passed(self.offset))
     }
 
-    /// Takes a command of this length that was parsed.
+    /// Takes a parsed command of this length.
     fn take_command(&mut self, length: usize) -> Result<(), String> {
         let place = |offset| format!("the stream at byte {offset}");
         let arguments = self.parser.arguments(&self.link.pending()[self.at..]);
@@ -147,13 +147,13 @@ impl StreamReader<'_, '_> {
         if is(name, "REPLCONF") {
             if is(command.argument(1, input), "GETACK") {
                 self.end_turn()?;
-                // What MULTI has begun has not run.
+                // Commands behind an open MULTI have not run.
                 let passed = if self.pending.is_open() { self.told } else { self.offset };
                 self.source.send(ReadStep::Asked(passed))?;
             }
             return Ok(());
         }
-        // It only keeps the connection alive.
+        // PING only keeps the connection alive.
         if is(name, "PING") && !self.pending.is_open() {
             return Ok(());
         }
@@ -178,7 +178,7 @@ impl StreamReader<'_, '_> {
                     if !self.pending.is_open() {
                         self.end_turn()?;
                     }
-                    // It could not run as one transaction.
+                    // A longer command or MULTI could not run as one transaction.
                     if self.link.pending().len() > MOST_PENDING {
                         return Err(format!(
                             "the stream at byte {offset}: a command or MULTI of more than \
@@ -196,11 +196,11 @@ impl StreamReader<'_, '_> {
     }
 }
 
-/// Follows the stream behind a position until the connection ends. All that has committed is on
-/// disk then. `is_new` says that the row has another id than this position.
+/// Follows the stream behind a position until the connection ends. All committed transactions are
+/// on disk then. `is_new`: the row has another id than this position.
 ///
 /// # Errors
-/// Why it has ended, in a sentence.
+/// The cause of the end, in a sentence.
 pub fn follow(
     shared: &Arc<Shared>,
     link: &mut Link<'_>,

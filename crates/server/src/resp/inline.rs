@@ -1,13 +1,13 @@
-//! Lines that people type: words separated by blanks, with quotes and escapes. Inline commands and
-//! configuration files consist of them.
+//! Lines typed by people: words separated by blanks, with quotes and escapes. Inline commands and
+//! configuration files consist of such lines.
 
-/// What separates words, the vertical tab included.
+/// Whether a byte separates words, the vertical tab included.
 fn is_blank(byte: u8) -> bool {
     byte.is_ascii_whitespace() || byte == 0x0b
 }
 
 /// Splits a line into words. A word in double quotes may hold `\n`, `\r`, `\t`, `\b`, `\a`, `\xHH`
-/// and any other escaped byte; one in single quotes may hold `\'`. `None` if quotes do not match.
+/// and any other escaped byte; in single quotes, `\'`. `None` if quotes do not match.
 pub fn split(line: &[u8]) -> Option<Vec<Vec<u8>>> {
     let (mut words, mut rest) = (Vec::new(), line);
     loop {
@@ -23,7 +23,7 @@ pub fn split(line: &[u8]) -> Option<Vec<Vec<u8>>> {
     }
 }
 
-/// Takes a word of quoted and bare parts; returns what follows it.
+/// Takes a word of quoted and bare parts; returns the rest.
 fn take_word<'a>(mut rest: &'a [u8], word: &mut Vec<u8>) -> Option<&'a [u8]> {
     while let Some(&first) = rest.first() {
         match first {
@@ -42,7 +42,7 @@ fn take_word<'a>(mut rest: &'a [u8], word: &mut Vec<u8>) -> Option<&'a [u8]> {
     Some(rest)
 }
 
-/// Takes what stands up to the closing quote; returns what follows that.
+/// Takes the bytes up to the closing quote; returns the rest.
 fn take_quoted<'a>(mut rest: &'a [u8], quote: u8, word: &mut Vec<u8>) -> Option<&'a [u8]> {
     loop {
         match *rest {
@@ -78,7 +78,7 @@ fn take_quoted<'a>(mut rest: &'a [u8], quote: u8, word: &mut Vec<u8>) -> Option<
     }
 }
 
-/// Writes bytes as a word in double quotes that [`split`] reads back, all of it printable.
+/// Writes bytes as a printable word in double quotes that [`split`] reads back.
 pub fn quoted(bytes: &[u8]) -> String {
     let mut out = String::from("\"");
     for &byte in bytes {

@@ -2,7 +2,7 @@
 
 use bigdecimal::{BigDecimal, RoundingMode, num_bigint::Sign};
 
-/// Reads an integer that is written as this crate writes it: no blanks, no `+`, no leading zeros.
+/// Reads an integer in the written form of this crate: no blanks, no `+`, no leading zeros.
 pub fn integer(text: &[u8]) -> Option<i64> {
     let (negative, digits) = match text {
         [b'-', digits @ ..] => (true, digits),
@@ -63,8 +63,8 @@ const GREATEST_EXPONENT: u64 = 4_932;
 /// The number of decimal places of a sum.
 const PLACES: i64 = 17;
 
-/// Reads a decimal number: digits with an optional fraction and exponent, or `inf`. `None` if it is
-/// none, or too large or too long to compute with.
+/// Reads a decimal number: digits with an optional fraction and exponent, or `inf`. `None` if the
+/// text is no number, or a number too large or too long to compute with.
 pub fn decimal(text: &[u8]) -> Option<Decimal> {
     let text = std::str::from_utf8(text).ok().filter(|text| text.len() <= LONGEST_DECIMAL)?;
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
@@ -101,8 +101,8 @@ pub fn decimal_sum(a: &BigDecimal, b: &BigDecimal) -> Vec<u8> {
 /// Whole numbers up to this amount are written with all their digits.
 const MOST_WHOLE: f64 = (1u64 << 62) as f64;
 
-/// Appends a floating-point number as Redis 7.2 writes it, with as many digits as it needs: `3`,
-/// `0.000001`, `1.5e-7`, `1e+30`, `inf`, `nan`.
+/// Appends a floating-point number as Redis 7.2 does, with the necessary digits: `3`, `0.000001`,
+/// `1.5e-7`, `1e+30`, `inf`, `nan`.
 pub fn push_float(out: &mut Vec<u8>, value: f64) {
     let text = match value {
         _ if value.is_nan() => "nan".to_string(),
@@ -133,14 +133,14 @@ pub fn push_float(out: &mut Vec<u8>, value: f64) {
 /// A floating-point number that was read.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Float {
-    /// The number; an infinity or 0 if the text says one that is too large or too small.
+    /// The number; an infinity or 0 if the number in the text is too large or too small.
     pub value: f64,
-    /// It is not what the text says.
+    /// The value differs from the text.
     pub is_out_of_range: bool,
 }
 
 /// Reads a number as C does: decimal or hexadecimal with an optional exponent, `inf`, `infinity` or
-/// `nan`; blanks in front. `None` if there is none, or something behind it.
+/// `nan`; blanks in front. `None` without a number, or with bytes behind the number.
 pub fn float(text: &[u8]) -> Option<Float> {
     let is_blank = |byte: &u8| byte.is_ascii_whitespace() || *byte == 0x0b;
     let blanks = text.iter().take_while(|byte| is_blank(byte)).count();

@@ -6,32 +6,31 @@ use super::number::{push_float, push_integer};
 pub struct Reply<'a> {
     out: &'a mut Vec<u8>,
     resp3: bool,
-    /// Up to where strings are written.
+    /// The length up to which strings are written.
     limit: usize,
-    /// That is less than for other clients.
+    /// The limit is smaller than for other clients.
     is_limited: bool,
-    /// That is less than on other threads.
+    /// The limit is smaller than on other threads.
     is_on_loop: bool,
     is_too_long: bool,
 }
 
-/// The error of a command whose reply is longer than any client should be sent.
+/// The error of a command with a reply longer than any client should be sent.
 const TOO_LONG: &str = "ERR the reply is longer than 512 MiB";
 
-/// The error of one whose reply is longer than what may wait for its client, which is disconnected.
+/// The error of a reply longer than the limit of its client, which is disconnected.
 pub const TOO_LONG_FOR_CLIENT: &str =
     "ERR the reply is longer than client-output-buffer-limit allows";
 
-/// Stands for the error of a reply that is longer than an event loop should make: another thread
-/// makes it.
+/// Stands for the error of a reply too long for an event loop: another thread makes the reply.
 pub const TOO_LONG_FOR_LOOP: &str = "";
 
-/// Most bytes of strings that an event loop replies at once. What it may read once is less; but a
-/// command may name it often, or draw it often.
+/// Most bytes of strings in a reply of an event loop. A single read of values is smaller; but a
+/// command may name a value often, or draw a member often.
 const MOST_BYTES_ON_LOOP: usize = 16 << 20;
 
-/// Most bytes of strings in what is replied to one command, or to the commands of one EXEC.
-/// The longest string that a client may send by default fits, with what is around it.
+/// Most bytes of strings in the reply to a command, or to the commands of an EXEC. The longest
+/// string from a client by default fits, with the bytes around the string.
 const MOST_BYTES: usize = (512 << 20) + (64 << 10);
 
 impl<'a> Reply<'a> {
@@ -41,8 +40,8 @@ impl<'a> Reply<'a> {
         Reply { out, resp3, limit, is_limited: false, is_on_loop: false, is_too_long: false }
     }
 
-    /// The same, for a client for which this many bytes may wait at most; 0: any number. What is
-    /// longer is not made in vain.
+    /// The same, for a client with this many bytes waiting at most; 0: any number. A longer reply
+    /// is not made in vain.
     pub fn limited(out: &'a mut Vec<u8>, resp3: bool, most: u64) -> Self {
         let reply = Reply::new(out, resp3);
         let most = usize::try_from(most).ok().filter(|most| (1..MOST_BYTES).contains(most));
@@ -52,7 +51,7 @@ impl<'a> Reply<'a> {
         }
     }
 
-    /// The same, where what was written from this position on counts as well.
+    /// The same; bytes already written from this position on count as well.
     pub fn counted_from(self, begin: usize) -> Self {
         let limit = self.limit - (self.out.len() - begin);
         Reply { limit, ..self }
@@ -64,12 +63,12 @@ impl<'a> Reply<'a> {
         if limit < self.limit { Reply { limit, is_on_loop: true, ..self } } else { self }
     }
 
-    /// The same, for what is not the reply of a command, and was bounded before.
+    /// The same, for bytes that are no reply of a command, and were bounded before.
     pub fn of_any_length(out: &'a mut Vec<u8>, resp3: bool) -> Self {
         Reply { limit: usize::MAX, ..Reply::new(out, resp3) }
     }
 
-    /// Sets the version of what follows.
+    /// Sets the version of the rest.
     pub fn set_version(&mut self, resp3: bool) {
         self.resp3 = resp3;
     }
@@ -84,24 +83,24 @@ impl<'a> Reply<'a> {
         self.out.len()
     }
 
-    /// The longest string that can be written.
+    /// The longest string with room left.
     pub fn room(&self) -> usize {
         self.limit.saturating_sub(self.out.len())
     }
 
-    /// Takes back what was written since [`Reply::position`].
+    /// Removes everything written since [`Reply::position`].
     pub fn truncate(&mut self, position: usize) {
         self.out.truncate(position);
         self.is_too_long = false;
     }
 
-    /// Whether strings were left out, since they are too much to be kept and sent. What was written
-    /// is no reply then: it has to be taken back.
+    /// Whether strings were left out, because the reply is too long to be kept and sent. The
+    /// written bytes are no reply then, and have to be removed.
     pub fn is_too_long(&self) -> bool {
         self.is_too_long
     }
 
-    /// The error that stands for it then.
+    /// The error in place of a reply that is too long.
     pub fn too_long(&self) -> Option<&'static str> {
         let text = match (self.is_on_loop, self.is_limited) {
             (true, _) => TOO_LONG_FOR_LOOP,
@@ -117,7 +116,7 @@ impl<'a> Reply<'a> {
         self.out.extend_from_slice(b"\r\n");
     }
 
-    /// A line of text without line breaks, such as `OK`.
+    /// A line of text without line breaks, for example `OK`.
     pub fn simple(&mut self, text: &str) {
         self.out.push(b'+');
         self.out.extend_from_slice(text.as_bytes());
@@ -129,7 +128,7 @@ impl<'a> Reply<'a> {
         self.out.extend_from_slice(b"+OK\r\n");
     }
 
-    /// An error. Line breaks in it become blanks.
+    /// An error. Line breaks in the text become blanks.
     pub fn error(&mut self, text: &str) {
         self.out.push(b'-');
         let is_break = |byte: u8| byte == b'\r' || byte == b'\n';
@@ -158,10 +157,10 @@ impl<'a> Reply<'a> {
         self.out.extend_from_slice(b"\r\n");
     }
 
-    /// A string of this length, whose bytes `append` appends.
+    /// A string of this length, with the bytes appended by `append`.
     ///
     /// # Errors
-    /// Those of `append`: what was written has to be taken back.
+    /// Errors of `append`: the written bytes have to be removed.
     pub fn bulk_of<E>(
         &mut self,
         length: usize,
@@ -198,7 +197,7 @@ impl<'a> Reply<'a> {
         self.out.extend_from_slice(if self.resp3 { b"_\r\n" } else { b"*-1\r\n" });
     }
 
-    /// Whether what was written since a position is [`Reply::null_array`].
+    /// Whether the bytes written since a position are [`Reply::null_array`].
     pub fn is_null_array_at(&self, position: usize) -> bool {
         self.out[position..] == *if self.resp3 { b"_\r\n".as_slice() } else { b"*-1\r\n" }
     }
@@ -208,7 +207,7 @@ impl<'a> Reply<'a> {
         self.head(b'*', length as i64);
     }
 
-    /// What was written elsewhere.
+    /// Bytes written elsewhere.
     pub fn written(&mut self, bytes: &[u8]) {
         if self.is_too_long || self.out.len() + bytes.len() > self.limit {
             self.is_too_long = true;
@@ -217,13 +216,13 @@ impl<'a> Reply<'a> {
         self.out.extend_from_slice(bytes);
     }
 
-    /// The head of an array whose elements were written since a position.
+    /// The head of an array, in front of the elements written since a position.
     pub fn array_before(&mut self, position: usize, length: usize) {
         self.head_before(position, |reply| reply.array(length));
     }
 
-    /// The head of a map whose pairs were written since a position; in version 2 that of an array
-    /// of pairs, which are arrays then.
+    /// The head of a map, in front of the pairs written since a position; in version 2 the head of
+    /// an array of pairs, as arrays.
     pub fn pairs_before(&mut self, position: usize, pairs: usize) {
         self.head_before(position, |reply| match reply.resp3 {
             true => reply.map(pairs),
@@ -238,7 +237,7 @@ impl<'a> Reply<'a> {
         self.out[position..].rotate_right(length);
     }
 
-    /// The head of a map of this many pairs; in version 2 an array of keys and values.
+    /// The head of a map with this number of pairs; in version 2 an array of keys and values.
     pub fn map(&mut self, pairs: usize) {
         match self.resp3 {
             true => self.head(b'%', pairs as i64),
@@ -309,7 +308,7 @@ impl<'a> Reply<'a> {
         self.head(if self.resp3 { b'>' } else { b'*' }, length as i64);
     }
 
-    /// The head of an attribute of the reply that follows. Only in version 3.
+    /// The head of an attribute of the next reply. Only in version 3.
     pub fn attribute(&mut self, pairs: usize) {
         self.head(b'|', pairs as i64);
     }
@@ -341,7 +340,7 @@ mod tests {
         assert_eq!(written(true, all), "+OK _ _ %1 ~2 ,0.5 #t =5 txt:a ");
     }
 
-    /// At the limit it is whole; what was written before does not count.
+    /// At the limit the string is whole; earlier bytes do not count.
     #[test]
     fn strings_are_written_up_to_the_limit() {
         for (most, text) in [(4, None), (3, Some(TOO_LONG_FOR_CLIENT)), (0, None)] {

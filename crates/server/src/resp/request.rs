@@ -1,13 +1,14 @@
 //! Requests: arrays of bulk strings, or inline commands.
 //!
-//! The parser looks at each byte once, however the input is cut: between two calls it keeps where
-//! it was. The arguments of a request are ranges of the input, which is not copied.
+//! The parser reads each byte once, in whatever pieces the input arrives: between two calls the
+//! parser keeps its position. The arguments of a request are ranges of the input, which is not
+//! copied.
 
 use super::inline;
 use smallvec::SmallVec;
 use std::fmt;
 
-/// Limits of what a client may send.
+/// Limits for requests of a client.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Most arguments of a request.
@@ -17,10 +18,10 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Of a client that has to log in first.
+    /// The limits of a client that has to log in first.
     pub const BEFORE_LOGIN: Limits = Limits { arguments: 10, argument_bytes: 16 << 10 };
 
-    /// How an error tells of the limits.
+    /// The word for the limits in an error.
     fn whose(&self) -> &'static str {
         if self.arguments == Limits::BEFORE_LOGIN.arguments { "unauthenticated" } else { "invalid" }
     }
@@ -52,7 +53,7 @@ impl std::error::Error for ProtocolError {}
 pub enum Parsed {
     /// The request is not complete: call again with more input behind it.
     Incomplete,
-    /// Its arguments are in [`Parser::arguments`], and it has this length.
+    /// The arguments are in [`Parser::arguments`], and the request has this length.
     Request(usize),
     /// An empty request of this length, which has no reply.
     Nothing(usize),
@@ -61,16 +62,16 @@ pub enum Parsed {
 /// Parses one request after the other.
 #[derive(Debug, Default)]
 pub struct Parser {
-    /// What has been parsed of the request.
+    /// The parsed length of the request.
     at: usize,
-    /// Up to where no end of line was found.
+    /// The position up to which no end of line was found.
     searched: usize,
     /// Arguments still to come; `None` before the first line.
     missing: Option<usize>,
-    /// The length of the argument that comes next.
+    /// The length of the next argument.
     bulk: Option<usize>,
     ranges: Ranges,
-    /// Arguments of an inline command, whose quotes and escapes are resolved.
+    /// Arguments of an inline command, with quotes and escapes resolved.
     inline: Vec<Vec<u8>>,
 }
 
@@ -87,7 +88,7 @@ impl<'a> Arguments<'a> {
         self.parser.ranges.len().max(self.parser.inline.len())
     }
 
-    /// Where they are in the input; `None` for an inline command.
+    /// The ranges of the arguments in the input; `None` for an inline command.
     pub fn ranges(&self) -> Option<impl Iterator<Item = (usize, usize)> + use<'a>> {
         (!self.parser.ranges.is_empty()).then(|| self.parser.ranges.iter().copied())
     }
@@ -100,7 +101,7 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// All of them.
+    /// All arguments.
     pub fn iter(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         let this = *self;
         (0..this.len()).map(move |at| this.get(at))
@@ -113,7 +114,7 @@ fn error<T>(text: impl Into<String>) -> Result<T, ProtocolError> {
 
 impl Parser {
     /// Continues to parse the request at the beginning of `input`, which holds the same bytes as in
-    /// the last call and perhaps more. After a complete request the next one begins behind it.
+    /// the last call and perhaps more. After a complete request the next request begins behind.
     ///
     /// # Errors
     /// The input is not Redis's protocol, or beyond a limit.
@@ -146,18 +147,18 @@ impl Parser {
         Ok(Parsed::Request(self.finish()))
     }
 
-    /// The arguments of the last request, which begins `input`.
+    /// The arguments of the last request, at the start of `input`.
     pub fn arguments<'a>(&'a self, input: &'a [u8]) -> Arguments<'a> {
         Arguments { input, parser: self }
     }
 
-    /// How many bytes the argument that is being received still needs; 0 if that is unknown.
+    /// Number of missing bytes of the incomplete argument; 0 if unknown.
     pub fn wanted(&self, available: usize) -> usize {
         self.bulk.map_or(0, |bulk| (self.at + bulk + 2).saturating_sub(available))
     }
 
-    /// Frees what the last request has needed, if that is much: its arguments are no longer asked
-    /// for, and a client may send nothing else for long.
+    /// Frees the memory of the last request, if large: its arguments are no longer needed, and a
+    /// client may send nothing else for long.
     pub fn free_unused(&mut self) {
         if self.ranges.capacity() > MOST_KEPT {
             self.ranges = Ranges::new();
@@ -173,7 +174,7 @@ impl Parser {
         std::mem::take(&mut self.at)
     }
 
-    /// Takes a line without its end, `None` if that is not there yet.
+    /// Takes a line without its end, `None` if the end has not arrived yet.
     fn line<'i>(
         &mut self,
         input: &'i [u8],
@@ -192,12 +193,12 @@ impl Parser {
             return error(too_long);
         }
         let line = &input[self.at..end];
-        // What follows a carriage return is taken for the end of the line, whatever it is.
+        // The byte behind a carriage return is taken for the end of the line, whatever the byte.
         (self.at, self.searched) = (end + 2, 0);
         Ok(Some(line))
     }
 
-    /// Takes an argument; false if it is not there yet.
+    /// Takes an argument; false if the argument has not arrived yet.
     fn argument(&mut self, input: &[u8], limits: &Limits) -> Result<bool, ProtocolError> {
         let length = match self.bulk {
             Some(length) => length,

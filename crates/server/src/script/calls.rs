@@ -1,4 +1,4 @@
-//! What an interpreter is asked to run, and how that ends.
+//! Calls of an interpreter, and their ends.
 
 use super::control::Halt;
 use super::header::Flags;
@@ -6,11 +6,11 @@ use super::header::Flags;
 /// The digest of a script, or of the code of a library.
 pub type Sha = [u8; 20];
 
-/// A script that is to be run.
+/// A script to run.
 pub struct Call<'a> {
     /// The digest of the body.
     pub sha: &'a Sha,
-    /// The body, without its first line if that begins with `#!`.
+    /// The body, without a first line that begins with `#!`.
     pub body: &'a [u8],
     /// KEYS.
     pub keys: &'a [&'a [u8]],
@@ -18,36 +18,36 @@ pub struct Call<'a> {
     pub arguments: &'a [&'a [u8]],
 }
 
-/// How a script has ended, if it has no reply.
+/// The end of a script without a reply.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ScriptEnd {
-    /// An error, with the place that it comes from: the name of the chunk and the line.
+    /// An error, with its place: the name of the chunk and the line.
     Error(String, Option<(String, i64)>),
-    /// It was ended.
+    /// The script was ended.
     Halted(Halt),
 }
 
-/// A function that is to be run.
+/// A function to run.
 pub struct FunctionCall<'a> {
-    /// The digest of the code of its library.
+    /// The digest of the code of the library.
     pub sha: &'a Sha,
-    /// Its name in lower case.
+    /// The name in lower case.
     pub name: &'a [u8],
     /// Reads the code of the library.
     pub code: &'a dyn Fn() -> Result<Vec<u8>, Halt>,
     /// The keys.
     pub keys: &'a [&'a [u8]],
-    /// The other arguments.
+    /// The remaining arguments.
     pub arguments: &'a [&'a [u8]],
 }
 
 /// A function of a library.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegisteredFunction {
-    /// The name, as the code has it.
+    /// The name, as in the code.
     pub name: Vec<u8>,
-    /// What the function says of itself.
+    /// The flags declared by the function.
     pub flags: Flags,
-    /// What it does, in words.
+    /// The description, in words.
     pub description: Option<Vec<u8>>,
 }

@@ -1,4 +1,4 @@
-//! The library `cjson`: JSON as the scripts of Redis know it, with its settings and its messages.
+//! The library `cjson`: JSON as in the scripts of Redis, with the same settings and messages.
 
 mod decode;
 
@@ -9,10 +9,10 @@ use mlua::{Lua, MultiValue, Table, Value};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// What `cjson.encode_max_depth` and the like set.
+/// Settings made by `cjson.encode_max_depth` and similar functions.
 #[derive(Clone, Debug, PartialEq)]
 struct JsonSettings {
-    /// A sparse array becomes an object, and no error.
+    /// A sparse array becomes an object, without an error.
     sparse_convert: bool,
     sparse_ratio: i64,
     sparse_safe: i64,
@@ -24,7 +24,7 @@ struct JsonSettings {
     decode_invalid: bool,
 }
 
-/// What becomes of numbers that JSON does not have.
+/// The treatment of numbers unknown to JSON.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Invalid {
     Error,
@@ -48,7 +48,7 @@ impl Default for JsonSettings {
     }
 }
 
-/// The settings of a library that scripts share: the next one finds the defaults.
+/// The settings of a library shared by scripts: the next script finds the defaults.
 #[derive(Clone, Default)]
 pub struct SharedSettings(Rc<RefCell<JsonSettings>>);
 
@@ -59,7 +59,7 @@ impl SharedSettings {
     }
 }
 
-/// The functions, with settings of their own.
+/// The functions, with separate settings.
 pub fn library(lua: &Lua, settings: &SharedSettings) -> mlua::Result<Table> {
     let table = lua.create_table()?;
     type Body = fn(&Lua, &mut JsonSettings, &[Value]) -> Results;
@@ -96,7 +96,7 @@ pub fn library(lua: &Lua, settings: &SharedSettings) -> mlua::Result<Table> {
 /// The highest value of settings.
 const MOST: i64 = i32::MAX as i64;
 
-/// Values inside each other, at most, whatever a script allows: the stack of a thread has an end.
+/// Most nested values, whatever a script allows: the stack of a thread is limited.
 const DEEPEST: i64 = 1_000;
 
 fn whole(
@@ -247,8 +247,8 @@ fn append_text(text: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// The highest index of a table whose keys are positive whole numbers; `None` of others, which are
-/// objects.
+/// The highest index of a table with positive whole numbers as keys; `None` for a table that is an
+/// object.
 fn length_of_array(own: &JsonSettings, table: &Table) -> Result<Option<i64>, LibraryError> {
     let (mut highest, mut count) = (0, 0);
     let mut is_array = true;

@@ -1,16 +1,16 @@
-//! The library `cmsgpack`: MessagePack as the scripts of Redis know it.
+//! The library `cmsgpack`: MessagePack as in the scripts of Redis.
 
 use super::convert::as_number;
 use super::library::{Encoded, LibraryError, Results, function, number, one, text_argument};
 use mlua::{Lua, MultiValue, Table, Value};
 
-/// Tables inside each other that are packed; deeper ones are nil.
+/// Most nested tables to pack; deeper tables are nil.
 const MOST_DEPTH: usize = 16;
 
-/// Values inside each other that are unpacked, at most.
+/// Most nested values to unpack.
 const MOST_UNPACKED_DEPTH: usize = 200;
 
-/// Most values that are unpacked at once.
+/// Most values to unpack at once.
 const MOST_UNPACKED: usize = 1_000;
 
 /// The functions.
@@ -75,7 +75,7 @@ fn append_number(number: f64, out: &mut Vec<u8>) {
     let range = i64::MIN as f64..-(i64::MIN as f64);
     let is_whole = number == number.trunc() && range.contains(&number);
     if !is_whole {
-        // As four bytes if these are the same number.
+        // As four bytes if the number stays the same.
         if f64::from(number as f32) == number {
             out.push(0xca);
             out.extend_from_slice(&(number as f32).to_be_bytes());
@@ -181,7 +181,7 @@ fn unpack_limit(lua: &Lua, given: &[Value]) -> Results {
     unpack_from(lua, &text, limit, from)
 }
 
-/// Unpacks some values; the first result is where the next one begins, -1 behind the last.
+/// Unpacks some values; the first result is the start of the next value, -1 behind the last.
 fn unpack_from(lua: &Lua, text: &[u8], limit: f64, from: f64) -> Results {
     if limit < 0.0 || from < 0.0 {
         let text = format!("Invalid request to unpack with offset of {from} and limit of {limit}.");

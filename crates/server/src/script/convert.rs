@@ -6,24 +6,24 @@ use mlua::{Lua, Table, Value};
 use smallvec::SmallVec;
 use std::cell::Cell;
 
-/// Tables inside each other that are replied, at most.
+/// Most nested tables in a reply.
 const MOST_DEPTH: usize = 128;
 
-/// After as many values it is asked whether the script goes on.
+/// After this number of values the conversion checks whether the script goes on.
 const VALUES_AT_ONCE: usize = 256;
 
-/// Values that are replied, at most: as many as the memory of an interpreter has room for, where
-/// each is there once. A table that has itself twice stands for more than a client reads.
+/// Most values in a reply: the number of distinct values for which the memory of an interpreter has
+/// room. A table that contains itself twice stands for more values than a client reads.
 const MOST_VALUES: usize = 4 << 20;
 
-/// Appends arguments of a command to `bytes`; returns where each ends. `None` if one is neither
-/// text nor a number.
+/// Appends arguments of a command to `bytes`; returns the end of each. `None` if an argument is
+/// neither text nor a number.
 pub fn arguments(given: &[Value], bytes: &mut Vec<u8>) -> Option<SmallVec<[usize; 8]>> {
     let mut ends = SmallVec::new();
     for value in given {
         match value {
             Value::String(text) => bytes.extend_from_slice(&text.as_bytes()),
-            // Whole numbers as they are, others with all their digits.
+            // Whole numbers unchanged, the rest with all digits.
             Value::Integer(_) | Value::Number(_) => push_general(bytes, as_number(value)?, 17),
             _ => return None,
         }
@@ -32,14 +32,14 @@ pub fn arguments(given: &[Value], bytes: &mut Vec<u8>) -> Option<SmallVec<[usize
     Some(ends)
 }
 
-/// The arguments that end there.
+/// The arguments with these ends.
 pub fn split<'a>(bytes: &'a [u8], ends: &[usize]) -> SmallVec<[&'a [u8]; 8]> {
     let mut from = 0;
     let mut next = |to: &usize| &bytes[std::mem::replace(&mut from, *to)..*to];
     ends.iter().map(&mut next).collect()
 }
 
-/// What an error is for a script.
+/// The form of an error for a script.
 pub fn error_table(lua: &Lua, text: &[u8]) -> mlua::Result<Table> {
     let table = lua.create_table_with_capacity(0, 2)?;
     table.raw_set("err", lua.create_string(text)?)?;
@@ -47,7 +47,7 @@ pub fn error_table(lua: &Lua, text: &[u8]) -> mlua::Result<Table> {
     Ok(table)
 }
 
-/// The value that a reply is for a script.
+/// Converts a reply to the value for a script.
 pub fn read(lua: &Lua, mut reply: &[u8]) -> mlua::Result<Value> {
     value(lua, &mut reply)
 }
@@ -133,12 +133,12 @@ fn elements(lua: &Lua, rest: &mut &[u8], count: i64) -> mlua::Result<Table> {
 /// Why a value is no reply.
 type Unwritten = &'static str;
 
-/// Appends the reply that a value is. `is_typed`: the script has asked for version 3 of the
-/// protocol, in which truth values are replies.
+/// Appends a value as a reply. `is_typed`: the script has asked for version 3 of the protocol, with
+/// truth values as replies.
 ///
 /// # Errors
-/// Tables are nested too deep, or stand for too many values. `goes_on`, which is asked now and
-/// then, has said no.
+/// Tables are nested too deep, or stand for too many values. `goes_on`, called now and then, has
+/// returned false.
 pub fn write(
     value: &Value,
     is_typed: bool,
@@ -184,7 +184,7 @@ fn write_at(value: &Value, reply: &mut Reply<'_>, place: Place<'_>) -> Result<()
     Ok(())
 }
 
-/// A number without what is behind the point, as a cast has it in C.
+/// A number without the digits behind the point, like a cast in C.
 fn whole(value: &Value) -> i64 {
     let number = as_number(value).unwrap_or_default();
     let is_whole = number >= i64::MIN as f64 && number < i64::MAX as f64;
@@ -229,7 +229,7 @@ fn write_table(table: &Table, reply: &mut Reply<'_>, place: Place<'_>) -> Result
         reply.verbatim(&text.to_string_lossy());
         return Ok(());
     }
-    // Up to the first hole. Elements are looked at twice: all of them at once are too many for the
+    // Up to the first hole. Elements are read twice: all elements at once are too many for the
     // interpreter.
     let element = |at: usize| table.raw_get::<Value>(at).unwrap_or(Value::Nil);
     let count = (1..).take_while(|at| !element(*at).is_nil()).count();
@@ -251,7 +251,7 @@ fn write_set(set: &Table, reply: &mut Reply<'_>, place: Place<'_>) -> Result<(),
     members.try_for_each(|(member, _)| write_at(&member, reply, place))
 }
 
-/// The number that a value is.
+/// The value as a number; `None` for another type.
 pub fn as_number(value: &Value) -> Option<f64> {
     match value {
         Value::Integer(number) => Some(*number as f64),

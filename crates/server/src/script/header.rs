@@ -1,19 +1,19 @@
 //! The first line of a script: `#!lua flags=no-writes`.
 
-/// What a script says of itself.
+/// The flags declared by a script.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flags {
     /// The script only reads.
     pub no_writes: bool,
-    /// The script runs when there is no memory left, and its commands do.
+    /// The script runs when no memory is left, and its commands do.
     pub allow_oom: bool,
-    /// An error of the script undoes all that it has done.
+    /// An error of the script undoes all effects of the script.
     pub rollback: bool,
-    /// The script runs on a replica without its primary: told, but there are no such replicas.
+    /// The script runs on a replica without its primary: declared, but there are no such replicas.
     pub allow_stale: bool,
-    /// The script does not run in a cluster: told, but there is no cluster.
+    /// The script does not run in a cluster: declared, but there is no cluster.
     pub no_cluster: bool,
-    /// The script uses keys of several slots: told, but there is no cluster.
+    /// The script uses keys of several slots: declared, but there is no cluster.
     pub allow_cross_slot_keys: bool,
 }
 
@@ -34,7 +34,7 @@ impl Flags {
 }
 
 impl Flags {
-    /// The flags as bits, as functions are stored with them.
+    /// The flags as bits, in the form stored with functions.
     pub fn bits(self) -> u8 {
         let all = [
             self.no_writes,
@@ -77,7 +77,7 @@ impl Flags {
 /// A script's first line, if the line begins with `#!`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header<'a> {
-    /// What the line says.
+    /// The flags in the line.
     pub flags: Flags,
     /// The name of the library, if the line has one.
     pub name: Option<&'a [u8]>,
@@ -89,7 +89,7 @@ impl<'a> Header<'a> {
     /// Reads the line of a script of EVAL; `None` if there is none.
     ///
     /// # Errors
-    /// What is wrong with the line.
+    /// The fault of the line.
     pub fn of_script(body: &'a [u8]) -> Result<Option<Header<'a>>, String> {
         let Some(line) = body.strip_prefix(b"#!") else { return Ok(None) };
         let end = line.iter().position(|byte| *byte == b'\n');
@@ -117,12 +117,12 @@ impl<'a> Header<'a> {
     }
 }
 
-/// Whether a name of a library or a function is one: letters, digits and underscores.
+/// Whether a name of a library or a function is valid: letters, digits and underscores.
 pub fn is_name(name: &[u8]) -> bool {
     !name.is_empty() && name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')
 }
 
-/// The error of another name.
+/// The error of an invalid name.
 pub const BAD_NAME: &str = "Library names can only contain letters, numbers, or underscores(_) and \
                             must be at least one character long";
 
@@ -130,7 +130,7 @@ impl<'a> Header<'a> {
     /// Reads the line of a library: `#!lua name=mylib`.
     ///
     /// # Errors
-    /// What is wrong with the line.
+    /// The fault of the line.
     pub fn of_library(code: &'a [u8]) -> Result<Header<'a>, String> {
         let line = code.strip_prefix(b"#!").ok_or("ERR Missing library metadata")?;
         let end = line.iter().position(|byte| *byte == b'\n');

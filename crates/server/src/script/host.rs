@@ -1,15 +1,15 @@
-//! What a script reaches of the server.
+//! The server's interface for a script.
 
 use super::control::Halt;
 use std::time::Instant;
 
-/// What a script reaches of the server.
+/// The server's interface for a script.
 pub trait Host {
     /// Runs a command, which begins now, and appends its reply, an error as well, in version 3 of
     /// the protocol or 2.
     ///
     /// # Errors
-    /// The script ends, whatever it would do with an error.
+    /// The script ends, whatever the script would do with an error.
     fn call(
         &self,
         args: &[&[u8]],

@@ -1,4 +1,4 @@
-//! What the functions of libraries share: arguments, results and errors.
+//! The shared parts of the functions of libraries: arguments, results and errors.
 
 use super::convert::{as_number, error_table};
 use crate::resp::number::push_general;
@@ -11,7 +11,7 @@ use std::ops::{Deref, DerefMut};
 pub enum LibraryError {
     /// The message of the error.
     Text(Cow<'static, str>),
-    /// The interpreter's: it has no memory left.
+    /// An error of the interpreter: no memory is left.
     Lua(mlua::Error),
 }
 
@@ -33,12 +33,12 @@ impl From<String> for LibraryError {
     }
 }
 
-/// Bytes of an encoded value, at most, and the values in it: tables that share others stand for
-/// more than there is memory, or time.
+/// Most bytes of an encoded value, and most values in it: tables with shared parts stand for more
+/// than there is memory, or time.
 const MOST_ENCODED: usize = 64 << 20;
 const MOST_VALUES: usize = 1 << 20;
 
-/// A value that is being encoded.
+/// A value during its encoding.
 #[derive(Debug, Default)]
 pub struct Encoded {
     bytes: Vec<u8>,
@@ -49,7 +49,7 @@ impl Encoded {
     /// Called before each value.
     ///
     /// # Errors
-    /// It is too large.
+    /// The encoded value is too large.
     pub fn count(&mut self) -> Result<(), LibraryError> {
         self.values += 1;
         if self.values > MOST_VALUES || self.bytes.len() > MOST_ENCODED {
@@ -76,12 +76,12 @@ impl DerefMut for Encoded {
 /// The results of a function of a library.
 pub type Results = Result<MultiValue, LibraryError>;
 
-/// An error that a function of the server raises in a script.
+/// An error raised by a function of the server in a script.
 #[derive(Clone, Debug)]
 pub struct ScriptError {
     /// The text.
     pub text: String,
-    /// The reply of a command, which is a table for the script.
+    /// The text is the reply of a command, which is a table for the script.
     pub is_reply: bool,
 }
 
@@ -98,8 +98,8 @@ pub fn reply_error(text: &str) -> mlua::Error {
     mlua::Error::external(ScriptError { text: text.to_string(), is_reply: true })
 }
 
-/// The place that called a function of the server, as messages begin with it: the script, unless
-/// another function has called for it.
+/// The place of the call of a function of the server, in the form for the start of messages: the
+/// script, unless another function has called for the script.
 fn caller(lua: &Lua) -> String {
     for level in 1.. {
         let seen = lua.inspect_stack(level, |debug| {
@@ -137,8 +137,8 @@ pub fn function(
     })
 }
 
-/// What an error that a function of the server has raised is for a script: a table, if it is the
-/// reply of a command, else text.
+/// The form of an error raised by a function of the server for a script: a table, if the error is
+/// the reply of a command, else text.
 pub fn plain(lua: &Lua, value: Value) -> mlua::Result<Value> {
     let Value::Error(error) = &value else { return Ok(value) };
     let mut error: &mlua::Error = error;
@@ -157,24 +157,24 @@ pub fn plain(lua: &Lua, value: Value) -> mlua::Result<Value> {
     }
 }
 
-/// One result.
+/// A single result.
 pub fn one(lua: &Lua, value: impl IntoLua) -> Results {
     Ok(MultiValue::from_vec(vec![value.into_lua(lua)?]))
 }
 
-/// The name of a value's type as messages have it.
+/// The name of a value's type in messages.
 fn type_name(value: Option<&Value>) -> &'static str {
     value.map_or("no value", Value::type_name)
 }
 
-/// The error of an argument of another type.
+/// The error of an argument of a wrong type.
 pub fn wrong_argument(at: usize, name: &str, wanted: &str, given: &[Value]) -> LibraryError {
     let given = type_name(given.get(at));
     let given = if given == "integer" { "number" } else { given };
     format!("bad argument #{} to '{name}' ({wanted} expected, got {given})", at + 1).into()
 }
 
-/// A number among the arguments; text that is one counts, too.
+/// A number among the arguments; text in the form of a number counts, too.
 pub fn number(given: &[Value], at: usize, name: &str) -> Result<f64, LibraryError> {
     let value = given.get(at);
     let text = || value?.as_string()?.to_str().ok()?.trim().parse().ok();
@@ -182,7 +182,7 @@ pub fn number(given: &[Value], at: usize, name: &str) -> Result<f64, LibraryErro
     found.ok_or_else(|| wrong_argument(at, name, "number", given))
 }
 
-/// The text of a value that is text or a number.
+/// The text of a text or a number.
 pub fn text(value: &Value) -> Option<Vec<u8>> {
     match value {
         Value::String(text) => Some(text.as_bytes().to_vec()),

@@ -1,5 +1,5 @@
 //! Scripts in Lua 5.1: an interpreter for each thread, in a sandbox that nothing outlives, with a
-//! bound on time and memory. What a script reaches of the server is its [`Host`].
+//! bound on time and memory. A script reaches the server through its [`Host`].
 
 #[cfg(feature = "lua")]
 mod bits;

@@ -1,16 +1,16 @@
-//! Patterns of Lua, matched in a bounded time: `a*a*a*..b` takes any time, and a library of Lua
-//! that matches cannot be interrupted.
+//! Patterns of Lua, matched in a bounded time: `a*a*a*..b` takes any time, and a match in a library
+//! of Lua cannot be interrupted.
 
 /// Most captures of a pattern.
 const MOST_CAPTURES: usize = 32;
 
-/// Most items of a pattern that are matched inside each other: each is a call.
+/// Most nested items of a pattern in a match: each is a call.
 const MOST_DEPTH: usize = 200;
 
-/// Steps between two questions whether to go on.
+/// Steps between two calls of `goes_on`.
 const STEPS: u32 = 10_000;
 
-/// Why a match ends without a result.
+/// The reason of a match without a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoMatch {
     /// The pattern is malformed: the message.
@@ -19,16 +19,16 @@ pub enum NoMatch {
     Stopped,
 }
 
-/// A part of the subject that a pattern has captured.
+/// A part of the subject captured by a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Capture {
-    /// From this byte to before that one.
+    /// From the first byte to before the second.
     Bytes(usize, usize),
     /// `()`: the position of this byte.
     Position(usize),
 }
 
-/// How far a capture is.
+/// The state of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Open {
     Begun,
@@ -41,13 +41,13 @@ enum Open {
 pub struct PatternMatch {
     /// The first byte.
     pub from: usize,
-    /// The byte behind the last one.
+    /// The byte behind the last byte of the match.
     pub to: usize,
     /// The captures; the whole match if the pattern has none.
     pub captures: Vec<Capture>,
 }
 
-/// A pattern and what it is matched with.
+/// A pattern and its subject.
 struct Matcher<'a> {
     subject: &'a [u8],
     pattern: &'a [u8],
@@ -147,7 +147,7 @@ impl Matcher<'_> {
         if self.at(at) == Some(b'^') {
             at += 1;
         }
-        // The first byte belongs to the set, whatever it is.
+        // The first byte belongs to the set, whatever the byte.
         loop {
             match self.at(at).ok_or(MISSING)? {
                 b'%' => {
@@ -330,8 +330,8 @@ impl Matcher<'_> {
         Ok(None)
     }
 
-    /// `%f[set]`: between a byte outside of the set and one of it. Returns the place behind it in
-    /// the pattern.
+    /// `%f[set]`: between a byte outside of the set and a byte inside. Returns the place behind the
+    /// item in the pattern.
     fn frontier(&mut self, s: usize, p: usize) -> Ends {
         if self.at(p) != Some(b'[') {
             return Err(NoMatch::Malformed("missing '[' after '%f' in pattern"));
@@ -418,7 +418,7 @@ mod tests {
         assert_eq!(error, Err(NoMatch::Malformed("pattern too complex")));
     }
 
-    /// A pattern that takes years ends when its caller says so.
+    /// A match that takes very long ends when its caller says so.
     #[test]
     fn a_pattern_that_explodes_is_stopped() {
         let subject = "a".repeat(5_000);

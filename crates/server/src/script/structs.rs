@@ -30,14 +30,14 @@ enum Item {
     Double,
     /// Up to a byte 0.
     Text,
-    /// Of this many bytes; 0: as long as it is, or as the number before says.
+    /// Of this many bytes; 0: the whole text, or the length in the number before.
     Bytes(usize),
 }
 
 /// Reads a format.
 struct Format<'a> {
     rest: &'a [u8],
-    /// The function that reads it.
+    /// The function that reads the format.
     name: &'static str,
     is_big: bool,
     alignment: usize,
@@ -48,7 +48,7 @@ impl<'a> Format<'a> {
         Format { rest: format, name, is_big: cfg!(target_endian = "big"), alignment: 1 }
     }
 
-    /// A number that follows.
+    /// The number at the start of the rest, if any.
     fn count(&mut self) -> Result<Option<usize>, LibraryError> {
         let digits = self.rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
         if digits == 0 {
@@ -126,7 +126,7 @@ impl<'a> Format<'a> {
         }
     }
 
-    /// Bytes as they lie: the lowest first, unless the format says otherwise.
+    /// Bytes in the order of the format: the lowest first, unless the format says otherwise.
     fn ordered(&self, mut bytes: Vec<u8>) -> Vec<u8> {
         if self.is_big {
             bytes.reverse();
@@ -148,7 +148,7 @@ fn pack(lua: &Lua, given: &[Value]) -> Results {
             }
             Item::Integer { bytes, .. } => {
                 let value = number(given, at, "pack")?;
-                // As C casts it: what does not fit is cut off.
+                // As a cast in C: surplus bits are cut off.
                 let value = if value < 0.0 { value as i64 as u64 } else { value as u64 };
                 let fill =
                     if (value as i64) < 0 && number(given, at, "pack")? < 0.0 { 255 } else { 0 };

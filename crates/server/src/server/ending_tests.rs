@@ -27,7 +27,7 @@ impl RunningServer {
         BufReader::new(stream)
     }
 
-    /// Its end, and the clients that were cut off.
+    /// Stops the server; returns its end, and the number of clients cut off.
     fn stop(self) -> (Result<(), ServerError>, u64) {
         let handle = self.server.handle();
         handle.stop();
@@ -61,12 +61,12 @@ fn a_stop_tells_of_clients_that_have_not_read() {
     let (mut reads, mut sleeps) = (house.client(), house.client());
     assert_eq!(ask(&mut reads, "SETRANGE long 50000000 x"), ":50000001");
     send(&mut sleeps, "GET long");
-    // Its first bytes are there.
+    // The first bytes have arrived.
     assert_eq!(line(&mut sleeps), "$50000001");
     assert_eq!(house.stop(), (Ok(()), 1));
 }
 
-/// The wait of a client that has tried many passwords is longer than `timeout` here.
+/// The wait of a client with many failed passwords is longer than `timeout` here.
 #[test]
 fn a_client_that_waits_to_log_in_is_not_idle() {
     let house = RunningServer::new(&["--requirepass", "secret", "--timeout", "1"]);
@@ -78,17 +78,17 @@ fn a_client_that_waits_to_log_in_is_not_idle() {
     assert_eq!(ask(&mut client, "AUTH secret\r\nPING"), "+OK");
     assert!(began.elapsed() > Duration::from_secs(1), "it has waited");
     assert_eq!(line(&mut client), "+PONG");
-    // One that is idle is disconnected still.
+    // An idle client is disconnected still.
     let mut idle = house.client();
     assert_eq!(line(&mut idle), "");
     assert_eq!(house.stop().0, Ok(()));
 }
 
-/// Whatever a client waits for: a command of it that was sent is replied to.
+/// Whatever a client waits for: a command sent by the client gets a reply.
 #[test]
 fn each_client_that_has_sent_a_write_is_told_of_a_log_that_fails() {
-    // A loop goes on reading for a quarter of a second: if this thread is held up for that time, it
-    // is tried again.
+    // A loop goes on reading for a quarter of a second: if this thread is delayed for longer, the
+    // test runs again.
     assert!((0..20).any(|_| are_told_of_a_log_that_fails()), "this thread is held up");
 }
 
@@ -111,7 +111,7 @@ fn are_told_of_a_log_that_fails() -> bool {
     first.iter_mut().for_each(|client| send(client, "SET a 1\r\nSET b 1"));
     let stopped = Instant::now();
     database.log().unwrap().stop("the disk is gone");
-    // They are under way when the first of them hears of it.
+    // The commands are under way when the first client learns of the failure.
     let is_sent = rest.iter_mut().all(|client| {
         let text = "SET c 1\r\nMULTI\r\nSET d 1\r\nEXEC\r\n";
         client.get_mut().write_all(text.as_bytes()).is_ok()

@@ -38,7 +38,7 @@ const TOLD_EVERY: Duration = Duration::from_millis(200);
 /// A server failed. As text, one sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServerError {
-    /// It could not start: an address is taken, or a thread could not be created.
+    /// The server could not start: an address is in use, or a thread could not be created.
     Start(String),
     /// The database could not be opened, or its log has failed.
     Failed(String),
@@ -54,7 +54,7 @@ impl fmt::Display for ServerError {
 
 impl std::error::Error for ServerError {}
 
-/// A server that runs.
+/// A running server.
 pub struct Server {
     shared: Arc<Shared>,
     address: Option<SocketAddr>,
@@ -63,30 +63,31 @@ pub struct Server {
     notices: Vec<String>,
     /// Removed when the server has stopped.
     _socket_file: Option<SocketFile>,
-    /// Event loops, listener, reaper and others, which use the database.
+    /// Event loops, listener, reaper and further threads, which use the database.
     threads: Vec<JoinHandle<()>>,
     opener: JoinHandle<()>,
     notifier: Arc<Notifier>,
 }
 
-/// Stops a server from another thread, and tells how that went.
+/// Stops a server from another thread, and reports the result.
 #[derive(Clone)]
 pub struct Handle(Arc<Shared>);
 
 impl Handle {
-    /// Stops it in good order: no more commands are read; what was run is acknowledged first.
+    /// Stops the server in good order: no more commands are read; commands already run are
+    /// acknowledged first.
     pub fn stop(&self) {
         self.0.stop(Stopping::Asked);
     }
 
-    /// Clients that were disconnected with replies that they had not read, or not got, when the ten
-    /// seconds of a stop were over.
+    /// Clients disconnected with replies unread, or not yet sent, at the end of the ten seconds of
+    /// a stop.
     pub fn cut_off(&self) -> u64 {
         self.0.cut_off.load(Relaxed)
     }
 }
 
-/// Work of the server on a thread of its own.
+/// Work of the server on a dedicated thread.
 type Service = (&'static str, fn(&Arc<Shared>));
 
 const SERVICES: [Service; 4] = [
@@ -97,8 +98,8 @@ const SERVICES: [Service; 4] = [
 ];
 
 impl Server {
-    /// Starts a server: it listens when this returns, and opens its database meanwhile. Until that
-    /// is open it answers most commands with `LOADING`.
+    /// Starts a server: the server listens when the call returns, and opens its database meanwhile.
+    /// Until the database is open, the server answers most commands with `LOADING`.
     ///
     /// # Errors
     /// [`ServerError::Start`].
@@ -131,7 +132,7 @@ impl Server {
         let guard = StopOnPanic(shared.clone());
         threads.push(thread.spawn(move || guard.run(|| listener.run(&mailboxes)))?);
         if let Some(http) = http {
-            // If it panics there are no pages; clients are served.
+            // If the thread panics there are no pages; clients are served.
             threads.push(Builder::new().name("http".into()).spawn(move || http.run())?);
         }
         for (name, run) in SERVICES {
@@ -164,44 +165,44 @@ impl Server {
         })
     }
 
-    /// The first address that it listens at; `None` if it is reached by `unixsocket` alone.
+    /// The first listening address; `None` if only `unixsocket` is in use.
     pub fn address(&self) -> Option<SocketAddr> {
         self.address
     }
 
-    /// The file that clients of this machine connect to, if `unixsocket` names one.
+    /// The socket file for clients of this machine, if `unixsocket` names a file.
     pub fn unix_socket(&self) -> Option<PathBuf> {
         self.shared.settings.unix_socket()
     }
 
-    /// The first address that it listens at for encrypted connections.
+    /// The first listening address for encrypted connections.
     pub fn tls_address(&self) -> Option<SocketAddr> {
         self.tls_address
     }
 
-    /// The address of the metrics and of the status page, if `metrics-port` names one.
+    /// The address of the metrics and of the status page, if `metrics-port` names a port.
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         self.metrics_address
     }
 
-    /// What a setting asks for and is not done, and why, in words.
+    /// Requests of settings that are not carried out, with the reasons, in words.
     pub fn notices(&self) -> &[String] {
         &self.notices
     }
 
-    /// What in the directory of a new database is of Redis, and is not read, in words.
+    /// Files of Redis in the directory of a new database, which are not read, in words.
     pub fn left_alone(&self) -> Option<String> {
         let is_new =
             self.shared.store.opened.get().is_some_and(|opened| !opened.database.recovery().found);
         is_new.then(|| redis_files::notice(&self.shared.settings)).flatten()
     }
 
-    /// A handle to stop it with.
+    /// A handle to stop the server.
     pub fn handle(&self) -> Handle {
         Handle(self.shared.clone())
     }
 
-    /// Has SIGTERM and SIGINT stop it in good order, and a second one end the process.
+    /// Makes SIGTERM and SIGINT stop the server in good order, and a second signal end the process.
     ///
     /// # Errors
     /// The signals cannot be waited for.
@@ -209,8 +210,8 @@ impl Server {
         signals::stop_on_signals(self.handle())
     }
 
-    /// Waits until the database is open. Returns what was recovered, in words; `None` if the server
-    /// was asked to stop before.
+    /// Waits until the database is open. Returns a report of the recovery, in words; `None` if the
+    /// server was asked to stop before.
     ///
     /// # Errors
     /// The database could not be opened.
@@ -218,8 +219,8 @@ impl Server {
         self.wait_until_open_telling(|_| ())
     }
 
-    /// Like [`Server::wait_until_open`]. Calls `tell` a few times a second with how far recovery
-    /// has got, once that is known.
+    /// Like [`Server::wait_until_open`]. Calls `tell` a few times a second with the progress of
+    /// recovery, once known.
     ///
     /// # Errors
     /// As of [`Server::wait_until_open`].
@@ -247,7 +248,7 @@ impl Server {
         }
     }
 
-    /// What was recovered, in words.
+    /// A report of the recovery, in words.
     fn recovered(&self, opened: &Opened) -> String {
         let found = opened.database.recovery();
         let (dir, streams) = (self.shared.settings.dir(), opened.database.streams());
@@ -274,11 +275,11 @@ impl Server {
     /// Waits until the server has stopped and its database is closed.
     ///
     /// # Errors
-    /// Why it stopped, unless it was asked to.
+    /// The cause of the stop, unless the server was asked to stop.
     pub fn wait(self) -> Result<(), ServerError> {
         let cause = self.shared.stop_signal.wait();
         self.notifier.stopping();
-        // While it is being opened, a database cannot be closed; nothing is lost without it.
+        // A database cannot be closed during its opening; nothing is lost without the close.
         if self.shared.store.opened.get().is_none() && !self.opener.is_finished() {
             return match cause {
                 Stopping::Asked => Ok(()),

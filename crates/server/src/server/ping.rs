@@ -13,13 +13,13 @@ use std::time::{Duration, Instant};
 
 type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// The server answers within this time, however many addresses its host has and whatever it sends
-/// meanwhile. Only the system's look-up of the host's name has a time of its own.
+/// The server answers within this time, for any number of addresses of its host and any bytes sent
+/// meanwhile. Only the system's look-up of the host's name has a separate time limit.
 const TIME: Duration = Duration::from_secs(5);
 
 const ASKED: &[u8] = b"PING\r\n";
 
-/// How the answers begin of a server that is alive: one that wants a password says so.
+/// The first bytes of the answer of a live server: a server with a password says so.
 const ALIVE: [&[u8; 7]; 2] = [b"+PONG\r\n", b"-NOAUTH"];
 
 fn check(server: &str, answer: [u8; 7]) -> Result<(), String> {
@@ -29,7 +29,7 @@ fn check(server: &str, answer: [u8; 7]) -> Result<(), String> {
     }
 }
 
-/// What is left until a deadline.
+/// The time left until a deadline.
 fn left(deadline: Instant) -> Result<Duration> {
     let left = deadline.saturating_duration_since(Instant::now());
     match left.is_zero() {
@@ -38,14 +38,14 @@ fn left(deadline: Instant) -> Result<Duration> {
     }
 }
 
-/// A socket that is read and written until a deadline.
+/// A socket with a deadline for reads and writes.
 struct Timed<S> {
     socket: S,
     deadline: Instant,
 }
 
 impl<S: AsFd> Timed<S> {
-    /// Sets how long the next call may take. (Also that which connects, in Linux.)
+    /// Sets the time limit of the next call. (Also of a call that connects, in Linux.)
     fn limit(&self, which: Timeout) -> Result<()> {
         Ok(set_socket_timeout(&self.socket, which, Some(left(self.deadline)?))?)
     }
@@ -69,7 +69,7 @@ impl<S: AsFd + Write> Write for Timed<S> {
     }
 }
 
-/// Connects to the first of the addresses of a host that can be connected to.
+/// Connects to the first address of a host that accepts.
 fn connect(host: &str, port: u16, deadline: Instant) -> Result<TcpStream> {
     let mut failed = Error::new(ErrorKind::NotFound, "the host has no address");
     for address in (host, port).to_socket_addrs()? {
@@ -81,7 +81,8 @@ fn connect(host: &str, port: u16, deadline: Instant) -> Result<TcpStream> {
     Err(failed)
 }
 
-/// Connects to a file. A server that accepts no connections has others wait once many do.
+/// Connects to a socket file. If a server accepts no connections, further clients wait once many
+/// do.
 fn connect_to_file(path: &Path, deadline: Instant) -> Result<UnixStream> {
     let (family, flags) = (AddressFamily::UNIX, SocketFlags::CLOEXEC);
     let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
@@ -96,8 +97,8 @@ fn ask(stream: &mut (impl Read + Write), answer: &mut [u8]) -> Result<()> {
     stream.read_exact(answer)
 }
 
-/// Why a server did not answer, in words: the system has one error for a time that has ended and
-/// for a call that would wait.
+/// The reason of a missing answer, in words: the system has a single error for a timeout and for a
+/// call that would block.
 fn no_answer(server: &str, error: &Error) -> String {
     let seconds = TIME.as_secs();
     match error.kind() {
@@ -108,11 +109,11 @@ fn no_answer(server: &str, error: &Error) -> String {
     }
 }
 
-/// Asks the server at a host and a port whether it answers. One that is still recovering does.
+/// Checks whether the server at a host and a port answers. A server in recovery does.
 ///
 /// # Errors
-/// None answers within five seconds, it is something else, or its certificate is not to be trusted.
-/// As text, one sentence.
+/// No server answers within five seconds, the answer is not a server's, or its certificate is not
+/// to be trusted. As text, one sentence.
 pub fn ping(host: &str, port: u16, encryption: Option<&PingTls>) -> Result<(), String> {
     let (server, deadline) = (format!("{host}:{port}"), Instant::now() + TIME);
     let client = encryption.map(|how| TlsClient::new(host, how)).transpose()?;
@@ -128,7 +129,7 @@ pub fn ping(host: &str, port: u16, encryption: Option<&PingTls>) -> Result<(), S
     check(&server, answer)
 }
 
-/// As [`ping`], of the server that listens at a file.
+/// As [`ping`], for a server that listens at a socket file.
 ///
 /// # Errors
 /// As [`ping`].
@@ -147,7 +148,7 @@ mod tests {
     use super::*;
     use std::net::TcpListener;
 
-    /// What is answered, in pieces; then it listens on.
+    /// Answers in pieces; then listens on.
     fn answers(pieces: &[&'static str]) -> u16 {
         let pieces = pieces.to_vec();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -186,7 +187,7 @@ mod tests {
 
     #[test]
     fn a_server_that_does_not_answer_or_too_slowly_is_not_waited_for() {
-        // It connects, since the system does that, and says nothing.
+        // The system connects, and the server sends nothing.
         let silent = TcpListener::bind("127.0.0.1:0").unwrap();
         let silent_port = silent.local_addr().unwrap().port();
         let began = Instant::now();
@@ -206,7 +207,7 @@ mod tests {
         is_in_time(began, &slow.join().unwrap());
     }
 
-    /// More connections wait than the system keeps for a server that accepts none.
+    /// More connections wait than the system keeps for a server without accepts.
     #[test]
     fn a_file_at_which_nothing_is_accepted_is_not_waited_for() {
         let dir = tempfile::tempdir().unwrap();

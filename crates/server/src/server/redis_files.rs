@@ -1,10 +1,10 @@
-//! Files that Redis has written into the directory of the data: they are not read, and left alone.
-//! A line says so, and how the data is moved: this server was started in the place of Redis.
+//! Files of Redis in the directory of the data: not read, and left alone. A line says so, and how
+//! to move the data: this server was started in the place of Redis.
 
 use crate::config::Settings;
 use std::path::Path;
 
-/// What `dir` has of Redis, in words.
+/// The files of Redis in `dir`, in words.
 pub fn notice(settings: &Settings) -> Option<String> {
     let dir = settings.dir();
     let mut names = settings.names_of_redis().to_vec();
@@ -22,7 +22,7 @@ pub fn notice(settings: &Settings) -> Option<String> {
     ))
 }
 
-/// Whether a directory has a file of this name, which is not one somewhere else.
+/// Whether a directory has a file of this name, and the name is no path to another place.
 fn is_there(dir: &Path, name: &str) -> bool {
     let is_name = Path::new(name).file_name().is_some_and(|file| file == name);
     is_name && dir.join(name).exists()
@@ -47,7 +47,7 @@ mod tests {
         assert!(one.contains("hyades import"), "{one}");
         std::fs::create_dir(dir.path().join("appendonlydir")).unwrap();
         assert!(read(&[]).unwrap().contains(" (dump.rdb and appendonlydir), "));
-        // By the names that the settings give them.
+        // By the names in the settings.
         let none = ["--dbfilename", "x.rdb", "--appenddirname", "", "--appendfilename", "/"];
         assert_eq!(read(&none), None);
     }

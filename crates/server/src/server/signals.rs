@@ -1,5 +1,5 @@
-//! SIGTERM and SIGINT stop the server in good order; a second one ends the process at once.
-//! SIGXFSZ, of a file that would be larger than the process may write, ends nothing.
+//! SIGTERM and SIGINT stop the server in good order; a second signal ends the process at once.
+//! SIGXFSZ, for a file larger than the process may write, ends nothing.
 
 use crate::server::Handle;
 use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
@@ -7,17 +7,17 @@ use std::io::Read;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-/// Has a write beyond the limit of a file's size (`ulimit -f`) fail with a reason, which names the
-/// file. Without this the system ends the process, and nothing is said.
+/// Makes a write beyond the limit of a file's size (`ulimit -f`) fail with an error that names the
+/// file. Otherwise the system ends the process without a message.
 ///
 /// # Errors
 /// The signal cannot be taken.
 pub fn survive_file_limit() -> std::io::Result<()> {
-    // It fails whether the signal is ignored or, as here, taken and forgotten.
+    // The write fails whether the signal is ignored or, as here, taken and dropped.
     signal_hook::flag::register(SIGXFSZ, Arc::default()).map(drop)
 }
 
-/// Has the signals stop a server. A thread sleeps until one arrives.
+/// Makes the signals stop a server. A thread sleeps until a signal arrives.
 pub fn stop_on_signals(handle: Handle) -> std::io::Result<()> {
     let (mut read, write) = UnixStream::pair()?;
     for signal in [SIGTERM, SIGINT] {
@@ -29,7 +29,7 @@ pub fn stop_on_signals(handle: Handle) -> std::io::Result<()> {
             handle.stop();
         }
         if read.read_exact(&mut byte).is_ok() {
-            // What was acknowledged is on disk, so this is a crash that loses nothing.
+            // Acknowledged changes are on disk, so the exit is a crash without loss.
             std::process::exit(1);
         }
     };

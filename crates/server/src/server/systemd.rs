@@ -1,5 +1,5 @@
-//! Tells systemd how the start goes, if it asks to be told: a service of `Type=notify` counts as
-//! started when its database is open, and is not killed while it recovers.
+//! Reports the start to systemd, if systemd wants reports: a service of `Type=notify` counts as
+//! started when its database is open, and is not killed during recovery.
 
 use crate::state::Shared;
 use std::ffi::OsString;
@@ -13,13 +13,13 @@ use std::time::Duration;
 const EVERY: Duration = Duration::from_secs(5);
 const EXTENSION_US: u64 = 15_000_000;
 
-/// The socket that systemd listens at, if there is one.
+/// The listening socket of systemd, if any.
 #[derive(Default)]
 pub struct Notifier(Option<(UnixDatagram, SocketAddr)>);
 
 impl Notifier {
-    /// The socket that the environment names. One that cannot be reached is none: the service runs
-    /// all the same.
+    /// The socket named by the environment. A socket that cannot be reached counts as none: the
+    /// service runs all the same.
     pub fn from_environment() -> Notifier {
         let name = std::env::var_os("NOTIFY_SOCKET").filter(|name| !name.is_empty());
         Notifier(name.and_then(|name| Notifier::open(&name).ok()))
@@ -33,20 +33,20 @@ impl Notifier {
         Ok((UnixDatagram::unbound()?, address))
     }
 
-    /// Whether there is one.
+    /// Whether there is a socket.
     pub fn is_on(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Tells it assignments, a line each.
+    /// Sends assignments, a line each.
     pub fn tell(&self, text: &str) {
         if let Some((socket, address)) = &self.0 {
-            // What cannot be told is not told: nothing depends on it.
+            // A failure is ignored: nothing depends on the message.
             let _ = socket.send_to_addr(text.as_bytes(), address);
         }
     }
 
-    /// The database is open.
+    /// Reports that the database is open.
     pub fn ready(&self) {
         self.tell("READY=1\nSTATUS=ready");
     }

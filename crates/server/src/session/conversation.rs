@@ -2,7 +2,7 @@
 //! out in their order.
 //!
 //! Consecutive commands that a client sends at once are a *run*: one transaction. Its replies may
-//! leave once the transaction is acknowledged; what only read what is on disk leaves at once.
+//! leave once the transaction is acknowledged; replies about data on disk alone leave at once.
 
 mod admission;
 mod answering;
@@ -36,72 +36,72 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
-/// What a conversation is given to run commands.
+/// The means of a conversation to run commands.
 pub struct Turn<'a> {
     /// The server.
     pub shared: &'a Arc<Shared>,
     /// `None` while the database is being opened.
     pub session: Option<&'a mut Session>,
-    /// Gets the tickets of transactions that are not acknowledged yet, with the mark to pass to
+    /// Gets the tickets of transactions not acknowledged yet, with the mark to pass to
     /// [`Conversation::acknowledged`].
     pub parked: &'a mut Vec<(Ticket, u64)>,
 }
 
-/// What a conversation does next.
+/// The next step of a conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// It needs more input, or the client has to read its replies.
+    /// More input is needed, or the client has to read its replies.
     Wait,
-    /// It has more to run: call again after other connections had their turn.
+    /// There is more to run: call again after other connections had their turn.
     Again,
-    /// The log has no room, a transaction that an executor runs is in its way, or clients are
-    /// paused: call again after a while.
+    /// The log has no room, a transaction of an executor is in the way, or clients are paused: call
+    /// again after a while.
     Pause,
 }
 
 /// A conversation.
 pub struct Conversation {
     client: Client,
-    /// The order of its transactions, which RESET leaves: what a crash leaves of them is a prefix.
+    /// The order of the client's transactions, kept by RESET: a crash leaves a prefix.
     order: SessionOrder,
     input: Vec<u8>,
-    /// Bytes of `input` that were taken.
+    /// Bytes of `input` already taken.
     taken: usize,
     parser: Parser,
     /// The parser has found no complete request in the rest of the input.
     is_incomplete: bool,
-    /// A request that was parsed and belongs to the next run.
+    /// A parsed request of the next run.
     stash: Option<Request>,
     run: RunQueue,
-    /// What EXEC runs once its transaction has committed: see [`Multi::locals`].
+    /// The commands that EXEC runs once its transaction has committed: see [`Multi::locals`].
     locals: Vec<(usize, Request)>,
-    /// What one of those has chosen for this transaction.
+    /// The durability that a command of `locals` has chosen for the transaction.
     exec_durability: Option<Durability>,
     /// A command that waits for an element.
     blocked: Option<Blocked>,
-    /// Until when an attempt to log in waits, which is stashed, with all behind it.
+    /// Until when a stashed attempt to log in waits, with all requests behind it.
     held: Option<Instant>,
-    /// The request that was set aside waits for the end of CLIENT PAUSE.
+    /// The request set aside waits for the end of CLIENT PAUSE.
     paused: Option<PausedClient>,
     replies: Replies,
-    /// Messages that it publishes.
+    /// Messages that the client publishes.
     outbox: Outbox,
     job: Option<Job>,
     is_waiting_for_job: bool,
     unfinished: Option<Unfinished>,
-    /// What was wrong with the input. It is replied behind what was right before it.
+    /// The fault of the input. Replied behind the replies of the valid input before.
     protocol_error: Option<String>,
 }
 
-/// More replies than these are not parked: the client is not read.
+/// Most parked replies: with more, the client is not read.
 const MOST_PARKED: usize = 1_024;
-/// More bytes than these are not kept for a client that does not read.
+/// Most bytes kept for a client that does not read.
 const MOST_UNSENT: usize = 1 << 20;
 /// Most commands of a connection in a turn.
 const MOST_COMMANDS: usize = 64;
-/// Most keys that a client watches: EXEC compares them on an event loop.
+/// Most keys of a client's WATCH: EXEC compares them on an event loop.
 const MOST_WATCHED: usize = 1 << 14;
-/// How often WATCH is tried at once if other loops change what it marks.
+/// Most attempts of WATCH at once if other loops change the rows to be marked.
 const MOST_MARKED_AT_ONCE: usize = 16;
 /// Most bytes of a run.
 const MOST_RUN_BYTES: usize = 64 << 10;
@@ -109,7 +109,7 @@ const MOST_RUN_BYTES: usize = 64 << 10;
 const MOST_ARGUMENTS: usize = 1 << 20;
 
 impl Conversation {
-    /// A conversation with a client that has just connected.
+    /// Makes a conversation with a client that has just connected.
     pub fn new(access: &Access, entry: Arc<ClientEntry>) -> Conversation {
         Conversation {
             client: Client::new(access, entry),
@@ -154,9 +154,9 @@ impl Conversation {
         self.client.is_closing
     }
 
-    /// Whether there is something to run that needs no more input: a request that was set aside,
-    /// the rest of a run, or input that was not looked through. A loop that stops serving such
-    /// a conversation has to list it again: no event will.
+    /// Whether there is something to run that needs no more input: a request set aside, the rest of
+    /// a run, or input not looked through yet. A loop that stops serving such a conversation has to
+    /// list it again: no event will.
     pub fn has_work(&self) -> bool {
         if !self.client.entry.inbox.is_empty() {
             return true;
@@ -179,14 +179,14 @@ impl Conversation {
             && self.input_bytes() >= MOST_RUN_BYTES
     }
 
-    /// Whether no command is under way, and none is to be run, but for one that waits for the end
-    /// of a pause.
+    /// Whether no command is under way, and none is to be run, except a command that waits for the
+    /// end of a pause.
     pub fn is_idle(&self) -> bool {
         let only_waits = self.is_set_aside() && self.client.entry.inbox.is_empty();
         (!self.has_work() || only_waits) && self.job.is_none() && !self.is_waiting_for_job
     }
 
-    /// Whether an attempt to log in waits: it will be replied to.
+    /// Whether an attempt to log in waits: the attempt will get a reply.
     pub fn is_held(&self) -> bool {
         self.held.is_some()
     }
@@ -196,52 +196,52 @@ impl Conversation {
         self.is_waiting_for_job
     }
 
-    /// Bytes received that were not run.
+    /// Bytes received but not run.
     pub fn input_bytes(&self) -> usize {
         self.input.len() - self.taken
     }
 
-    /// Bytes of replies that were not sent.
+    /// Bytes of replies not sent.
     pub fn output_bytes(&self) -> usize {
         self.replies.unsent()
     }
 
-    /// Bytes of memory that its buffers take, and what MULTI has queued.
+    /// Bytes of memory of the buffers, and of the commands queued by MULTI.
     pub fn buffer_bytes(&self) -> usize {
         let queued = self.client.multi.as_ref().map_or(0, |multi| multi.bytes);
         self.input.capacity() + self.replies.capacity() + queued
     }
 
-    /// The number of keys that its client watches.
+    /// The number of keys that the client watches.
     pub fn watched_keys(&self) -> usize {
         self.client.watched.len()
     }
 
-    /// A transaction is acknowledged: its replies may leave.
+    /// Notes that a transaction is acknowledged: its replies may leave.
     pub fn acknowledged(&mut self, mark: u64) {
         self.replies.acknowledge(mark);
         self.deliver();
     }
 
-    /// What may be sent.
+    /// Bytes that may be sent.
     pub fn output(&self) -> &[u8] {
         self.replies.ready()
     }
 
-    /// A number of bytes of [`Conversation::output`] was sent.
+    /// Notes that `bytes` bytes of [`Conversation::output`] were sent.
     pub fn sent(&mut self, bytes: usize) {
         self.replies.consume(bytes);
     }
 
-    /// The log has failed: replies that wait for an acknowledgement become errors. What is run from
-    /// here on is refused.
+    /// Turns replies that wait for an acknowledgement into errors, after a failure of the log.
+    /// Commands run from here on are refused.
     pub fn fail(&mut self, shared: &Shared) {
         self.replies.fail(OUTCOME_UNKNOWN);
         self.fail_blocked(shared);
         self.forget_published();
     }
 
-    /// Work for another thread. [`Conversation::job_done`] takes its reply.
+    /// Takes the work for another thread. [`Conversation::job_done`] takes the job's reply.
     pub fn take_job(&mut self) -> Option<Job> {
         let mut job = self.job.take()?;
         self.is_waiting_for_job = true;
@@ -254,15 +254,15 @@ impl Conversation {
         self.client.is_resp3
     }
 
-    /// Takes the reply of a job. If it waits for an acknowledgement, returns the ticket with the
-    /// mark to pass to [`Conversation::acknowledged`].
+    /// Takes the reply of a job. If the reply waits for an acknowledgement, returns the ticket with
+    /// the mark to pass to [`Conversation::acknowledged`].
     pub fn job_done(&mut self, shared: &Arc<Shared>, reply: JobReply) -> Option<(Ticket, u64)> {
         self.is_waiting_for_job = false;
         self.client.entry.is_over_limit.fetch_or(reply.is_over_limit, Relaxed);
         let replies = usize::from(!reply.bytes.is_empty());
         let from = self.replies.append(reply.bytes);
         let mut end = reply.end;
-        // A job whose transactions are on disk has none.
+        // A job with its transactions on disk has no order.
         self.order = end.order.take().unwrap_or_else(|| std::mem::take(&mut self.order));
         let ticket = self.finish(shared, from, end);
         let parked = match ticket {
@@ -284,7 +284,7 @@ impl Conversation {
         parked
     }
 
-    /// Runs what the client has sent, a turn's worth.
+    /// Runs the client's input, a turn's worth.
     pub fn run(&mut self, turn: &mut Turn<'_>) -> Next {
         self.receive();
         let next = self.run_input(turn);
@@ -297,7 +297,7 @@ impl Conversation {
 
     fn run_input(&mut self, turn: &mut Turn<'_>) -> Next {
         let mut left = MOST_COMMANDS;
-        // One that waits may be the first of a queue: it runs, whatever its client reads.
+        // A waiting command may be the first of a queue: it runs, whatever its client reads.
         let may_run = |conversation: &Self| {
             !conversation.is_full() || conversation.is_blocked() && !conversation.is_waiting_for_job
         };
@@ -329,11 +329,12 @@ impl Conversation {
             }
             match self.execute(turn) {
                 Execution::Done(_) => {}
-                // It may take a while: the loop goes on without it.
+                // The run may take a while: the loop goes on without it.
                 Execution::Patience => {
                     self.job = Some(self.take_run_job());
                 }
-                // What an executor runs may take long: this would only fail again until it ends.
+                // An executor's transaction may take long: until it ends, another attempt would
+                // only fail.
                 Execution::Conflict if turn.shared.patient.load(Relaxed) > 0 => {
                     return Next::Pause;
                 }
@@ -344,8 +345,8 @@ impl Conversation {
         Next::Wait
     }
 
-    /// The next transaction of the run as a job. Nothing runs before its reply is here, and with
-    /// that the order.
+    /// Takes the next transaction of the run as a job. Nothing runs before its reply is here, and
+    /// with the reply the order.
     fn take_run_job(&mut self) -> Job {
         let long = self.take_long_input();
         let job = self.run.take_job(&self.client, &self.order, &self.input, long);
@@ -364,7 +365,7 @@ impl Conversation {
         let mut execute =
             || run.execute(turn.shared, &mut session, &self.client, &self.input, replies);
         let (mut done, mut tries) = (execute(), 1);
-        // Other clients of the loop that may change what is marked, come after it.
+        // Other clients of the loop, which may change marked rows, are served after this client.
         while matches!(done, Execution::Marked) && tries < MOST_MARKED_AT_ONCE {
             (done, tries) = (execute(), tries + 1);
         }
@@ -385,7 +386,7 @@ impl Conversation {
         done
     }
 
-    /// Seals the replies of a run that has a ticket.
+    /// Seals the replies of a run with a ticket.
     fn seal_run(
         &mut self,
         turn: &mut Turn<'_>,
@@ -393,7 +394,7 @@ impl Conversation {
         (wrote, is_exec): (bool, bool),
     ) {
         let is_told_at_once = broken!(ReadWithoutNeeds) && !wrote;
-        // What it depends on may be on disk already.
+        // The data read may be on disk already.
         if is_told_at_once || ticket.is_acknowledged().unwrap_or(false) {
             return self.replies.seal_free();
         }
@@ -403,7 +404,7 @@ impl Conversation {
         turn.parked.push((ticket, self.seal_transaction(turn.shared, replies)));
     }
 
-    /// Does what a run, or a job, has left to do. The replies begin at `from`. Returns the ticket.
+    /// Does the remaining work of a run, or a job. The replies begin at `from`. Returns the ticket.
     fn finish(&mut self, shared: &Arc<Shared>, from: usize, end: RunEnd) -> Option<Ticket> {
         self.tell_monitors(shared, end.lines);
         self.run_locals(shared, from, &end.exec_ends);
@@ -421,8 +422,8 @@ impl Conversation {
         end.ticket
     }
 
-    /// Takes requests: the next run, or one that runs outside of transactions, at once. Returns how
-    /// many.
+    /// Takes requests: the next run, or a request outside of transactions, which runs at once.
+    /// Returns the number of requests.
     fn collect(&mut self, turn: &mut Turn<'_>, most: usize) -> usize {
         let (mut taken, begin) = (0, self.taken);
         while taken < most && self.taken - begin < MOST_RUN_BYTES {

@@ -1,4 +1,4 @@
-//! What is told and counted of each command that has run.
+//! Counters and messages for each executed command.
 
 use crate::base::clock::wall_us;
 use crate::catalogue::{self, ADMIN, FAST, SKIP_SLOWLOG, names};
@@ -11,30 +11,30 @@ use crate::state::latency_events::LatencySample;
 use crate::state::slow_log::{self, SlowEntry};
 use hyades_platform::sync::Unpoisoned;
 
-/// A command that has run.
+/// An executed command.
 pub struct ExecutedCommand<'a> {
     /// The request.
     pub request: &'a Request,
-    /// The input that its arguments may be in.
+    /// The input, which may hold the command's arguments.
     pub input: &'a [u8],
     /// The client.
     pub client: &'a ClientEntry,
-    /// Its database.
+    /// The client's database.
     pub database: u32,
-    /// How long it ran.
+    /// The time of the run.
     pub nanos: u64,
-    /// Its reply is an error.
+    /// The reply is an error.
     pub is_error: bool,
 }
 
 impl ExecutedCommand<'_> {
-    /// Counts it. Returns what the clients that monitor are told of it.
+    /// Counts the command. Returns the line for monitoring clients.
     #[must_use]
     pub fn note(&self, shared: &Shared) -> Option<MonitorLine> {
         let stats = &shared.stats.commands;
         let at = match stats.place(self.request, self.input) {
             Ok(at) => at,
-            // As for a command that there is not.
+            // As for an unknown command.
             Err(_) => {
                 stats.reject(self.request, self.input);
                 return None;
@@ -43,7 +43,7 @@ impl ExecutedCommand<'_> {
         stats.note(at, self.nanos, self.is_error, shared.settings.tracks_latency());
         let micros = self.nanos / 1_000;
         let flags = names::all()[at].flags;
-        // The commands of EXEC stand for it.
+        // The commands of an EXEC are noted instead of the EXEC.
         let is_slow = shared.settings.slower_than().is_some_and(|least| micros >= least);
         if is_slow && flags & SKIP_SLOWLOG == 0 {
             self.note_slow(shared, micros);
@@ -51,7 +51,7 @@ impl ExecutedCommand<'_> {
         if shared.settings.latency_threshold_ms().is_some_and(|least| micros / 1_000 >= least) {
             self.note_latency(shared, micros / 1_000);
         }
-        // Clients that monitor are not told of commands for operators.
+        // Monitoring clients are not told of commands for operators.
         let is_told = flags & ADMIN == 0;
         (is_told && shared.wiring.monitors.is_on()).then(|| self.line())
     }

@@ -1,4 +1,4 @@
-//! What is refused to a user: told to the client, and noted for ACL LOG.
+//! Refusals to a user: told to the client, and noted for ACL LOG.
 
 use crate::access::{Denied, Login};
 use crate::clients::ClientEntry;
@@ -7,8 +7,8 @@ use crate::state::Shared;
 use crate::state::refused::note_in;
 use smallvec::SmallVec;
 
-/// Refuses those of the commands that EXEC is to run whose user may not run them any more. Their
-/// arguments may be in `input`.
+/// Refuses the commands of an EXEC that the user may not run any more. Their arguments may be in
+/// `input`.
 pub fn refuse_queued<'r>(
     shared: &Shared,
     login: &mut Login,

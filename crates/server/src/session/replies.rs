@@ -1,42 +1,42 @@
-//! Replies in the order of their requests, some of which wait for the disk.
+//! Replies in the order of their requests, of which some wait for the disk.
 //!
-//! Each segment of the output belongs to one transaction, or to none. A segment is *free* when what
+//! Each segment of the output belongs to one transaction, or to none. A segment is *free* when all
 //! it tells is durable; the free segments at the front may be sent. A client may ask to be told
 //! early: then a segment may be sent before its transaction is durable, and is kept until then.
 
 use std::collections::VecDeque;
 
-/// A reply of another thread that has as many bytes is not copied behind what was not sent yet.
+/// A reply of another thread with this many bytes is not copied behind unsent bytes.
 const LONG: usize = if cfg!(test) { 24 } else { 256 << 10 };
 
-/// What a segment waits for, beside those before it.
+/// The condition for sending a segment, beside the conditions of the segments before it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Its transaction: it is not sent before that is durable.
+    /// Waits for its transaction: the segment is not sent before the transaction is durable.
     Parked,
-    /// Its transaction, but it may be sent.
+    /// Waits for its transaction, but may be sent.
     Early {
-        /// When it was written, in milliseconds.
+        /// Time of the write, in milliseconds.
         since_ms: i64,
     },
-    /// The transactions of all segments before it, early ones too.
+    /// Waits for the transactions of all segments before it, early segments too.
     Behind,
-    /// Nothing, but it is sent with the one behind it, which may be parked.
+    /// Waits for nothing, but is sent with the next segment, which may be parked.
     Held,
-    /// Nothing.
+    /// Waits for nothing.
     Free,
 }
 
 struct Segment {
-    /// The position behind it, counted from the first byte ever written.
+    /// The position behind the segment, counted from the first byte ever written.
     end: u64,
-    /// Number of replies in it.
+    /// Number of replies in the segment.
     replies: usize,
     state: State,
 }
 
 impl Segment {
-    /// What it counts for while it waits: a transaction without replies waits as well.
+    /// The segment's share of the parked replies: a transaction without replies waits as well.
     fn parked(&self) -> usize {
         match self.state {
             State::Parked => self.replies.max(1),
@@ -45,7 +45,7 @@ impl Segment {
         }
     }
 
-    /// Whether its own transaction, if it has one, is durable.
+    /// Whether the segment's own transaction, if there is one, is durable.
     fn is_durable(&self) -> bool {
         matches!(self.state, State::Behind | State::Held | State::Free)
     }
@@ -54,35 +54,35 @@ impl Segment {
 /// The output of a connection.
 #[derive(Default)]
 pub struct Replies {
-    /// What is sent first; empty only if all is.
+    /// The bytes sent first; empty only if all bytes are sent.
     front: Vec<u8>,
-    /// Bytes of it that were sent.
+    /// Bytes of `front` already sent.
     sent: usize,
-    /// What follows it.
+    /// The buffers behind `front`.
     rest: VecDeque<Vec<u8>>,
     /// The position of the first byte of `front`.
     begin: u64,
     segments: VecDeque<Segment>,
-    /// The mark of the first segment; those behind it follow on.
+    /// The mark of the first segment; later segments have the following marks.
     first_mark: u64,
     parked: usize,
 }
 
-/// Above this many sent bytes, if they are most of it, the buffer is compacted.
+/// Above this many sent bytes, if they are most of the buffer, the buffer is compacted.
 const COMPACTED: usize = 64 << 10;
 
-/// Not before no more bytes than these are left: other connections wait meanwhile. A client that
-/// has more to read is sent nothing new.
+/// Compacted only when at most this many bytes are left: other connections wait meanwhile. A client
+/// with more to read is sent nothing new.
 const MOST_MOVED: usize = 1 << 20;
 
 impl Replies {
-    /// Where the next replies are written. What is written becomes part of the output with
+    /// The buffer for the next replies. The written bytes become part of the output with
     /// [`Replies::seal_free`] or [`Replies::seal_parked`].
     pub fn buffer(&mut self) -> &mut Vec<u8> {
         self.rest.back_mut().unwrap_or(&mut self.front)
     }
 
-    /// Adds what another thread has written. Returns where that begins in [`Replies::buffer`].
+    /// Adds a reply of another thread. Returns where the reply begins in [`Replies::buffer`].
     pub fn append(&mut self, bytes: Vec<u8>) -> usize {
         if self.front.is_empty() {
             self.front = bytes;
@@ -102,7 +102,7 @@ impl Replies {
         self.begin + (self.front.len() + rest) as u64
     }
 
-    /// What was written since the last seal may be sent once all before it has been.
+    /// Lets the bytes written since the last seal be sent once all bytes before are sent.
     pub fn seal_free(&mut self) {
         let end = self.end();
         match self.segments.back_mut() {
@@ -116,15 +116,15 @@ impl Replies {
         }
     }
 
-    /// What was written since the last seal, one reply, is not sent before all transactions of
-    /// segments before it are durable.
+    /// Holds back the bytes written since the last seal, one reply, until all transactions of the
+    /// segments before are durable.
     pub fn seal_behind(&mut self) {
         self.seal(1, State::Behind);
     }
 
-    /// What may be sent at the end of the output, and was not, is sent with what is sealed next.
-    /// For MULTI: that commands are queued is of no use before EXEC has its reply, and two writes
-    /// cost more than one.
+    /// Has an unsent free segment at the end of the output be sent with the next sealed segment.
+    /// For MULTI: the reply about a queued command is of no use before EXEC has its reply, and two
+    /// writes cost more than one.
     pub fn hold_free(&mut self) {
         let position = self.begin + self.sent as u64;
         if let Some(last) = self.segments.back_mut()
@@ -142,19 +142,19 @@ impl Replies {
         self.first_mark + self.segments.len() as u64 - 1
     }
 
-    /// What was written since the last seal, this many replies, is not sent before the mark that is
-    /// returned is acknowledged.
+    /// Holds back the bytes written since the last seal, `replies` replies, until the returned mark
+    /// is acknowledged.
     pub fn seal_parked(&mut self, replies: usize) -> u64 {
         self.seal(replies, State::Parked)
     }
 
-    /// What was written since the last seal, this many replies, may be sent once all before it has
-    /// been. The segment is kept until the mark that is returned is acknowledged.
+    /// Lets the bytes written since the last seal, `replies` replies, be sent once all bytes before
+    /// are sent. The segment is kept until the returned mark is acknowledged.
     pub fn seal_early(&mut self, replies: usize, now_ms: i64) -> u64 {
         self.seal(replies, State::Early { since_ms: now_ms })
     }
 
-    /// For how long the first early segment has waited for its transaction, in milliseconds.
+    /// How long the first early segment has waited for its transaction, in milliseconds.
     pub fn early_for_ms(&self, now_ms: i64) -> i64 {
         let since = self.segments.iter().find_map(|segment| match segment.state {
             State::Early { since_ms } => Some(since_ms),
@@ -163,7 +163,7 @@ impl Replies {
         since.map_or(0, |since_ms| now_ms - since_ms)
     }
 
-    /// The transaction of a mark is acknowledged.
+    /// Notes that the transaction of a mark is acknowledged.
     pub fn acknowledge(&mut self, mark: u64) {
         let at = mark.checked_sub(self.first_mark).map(|at| at as usize);
         let segment = at.and_then(|at| self.segments.get_mut(at));
@@ -174,8 +174,8 @@ impl Replies {
         self.forget_sent();
     }
 
-    /// Forgets the segments at the front of which nothing is left to send: a client that hears
-    /// nothing has no others.
+    /// Forgets the segments at the front with nothing left to send: a client without replies has no
+    /// other segments.
     fn forget_sent(&mut self) {
         let position = self.begin + self.sent as u64;
         let has_left = |first: &Segment| first.is_durable() && first.end <= position;
@@ -185,17 +185,17 @@ impl Replies {
         }
     }
 
-    /// The log has failed: replaces every reply that is still parked by an error.
+    /// Replaces every parked reply by an error, after a failure of the log.
     pub fn fail(&mut self, error: &str) {
         self.rest.drain(..).for_each(|bytes| self.front.extend_from_slice(&bytes));
-        // What was sent belongs to no segment any more.
+        // Sent bytes belong to no segment any more.
         self.front.drain(..self.sent);
         self.begin += self.sent as u64;
         self.sent = 0;
         let mut bytes = Vec::new();
         let mut from = self.begin;
         for segment in &mut self.segments {
-            // An early one may have been sent.
+            // An early segment may have been sent.
             let end = segment.end.max(from);
             let old = (from - self.begin) as usize..(end - self.begin) as usize;
             from = end;
@@ -216,13 +216,13 @@ impl Replies {
         self.parked = 0;
     }
 
-    /// What may be sent; where another buffer begins, what is before that.
+    /// Bytes that may be sent, up to the end of the first buffer.
     pub fn ready(&self) -> &[u8] {
         let end = (self.ready_end() - self.begin) as usize;
         &self.front[self.sent..self.front.len().min(end)]
     }
 
-    /// Up to which position bytes may be sent.
+    /// The position up to which bytes may be sent.
     fn ready_end(&self) -> u64 {
         let (mut end, mut all_durable) = (self.begin + self.sent as u64, true);
         for (at, segment) in self.segments.iter().enumerate() {
@@ -243,14 +243,14 @@ impl Replies {
         end
     }
 
-    /// All that was written and not sent.
+    /// All bytes written and not sent.
     #[cfg(any(test, feature = "torture"))]
     pub fn written(&self) -> Vec<u8> {
         let rest = self.rest.iter().flatten();
         self.front[self.sent..].iter().chain(rest).copied().collect()
     }
 
-    /// A number of bytes of [`Replies::ready`] was sent.
+    /// Notes that `sent` bytes of [`Replies::ready`] were sent.
     pub fn consume(&mut self, sent: usize) {
         self.sent += sent;
         self.forget_sent();
@@ -283,17 +283,17 @@ impl Replies {
         Some(self.first_mark + at as u64)
     }
 
-    /// Number of replies that wait for the disk, and of transactions whose replies do not.
+    /// Number of replies that wait for the disk, and of transactions with replies that do not.
     pub fn parked(&self) -> usize {
         self.parked
     }
 
-    /// Bytes of memory that the output takes.
+    /// Bytes of memory of the output.
     pub fn capacity(&self) -> usize {
         self.front.capacity() + self.rest.iter().map(Vec::capacity).sum::<usize>()
     }
 
-    /// Bytes that were written and not sent.
+    /// Bytes written and not sent.
     pub fn unsent(&self) -> usize {
         (self.end() - self.begin) as usize - self.sent
     }
@@ -309,7 +309,7 @@ mod tests {
         replies.buffer().extend_from_slice(text.as_bytes());
     }
 
-    /// What is left is not moved for each piece that is sent.
+    /// The rest is not moved for each sent piece.
     #[test]
     fn a_long_reply_is_sent_in_linear_time() {
         let mut replies = Replies::default();
@@ -347,7 +347,7 @@ mod tests {
         assert_eq!((replies.ready(), replies.unsent(), replies.parked()), (&b""[..], 0, 0));
     }
 
-    /// A client that wants no replies is held back by what waits, and leaves nothing behind.
+    /// A client without replies is held back by waiting transactions, and leaves nothing behind.
     #[test]
     fn silent_transactions_leave_nothing_behind() {
         let mut replies = Replies::default();
@@ -387,7 +387,7 @@ mod tests {
         assert_eq!((replies.ready(), replies.parked()), (&b"bbcd"[..], 0));
         replies.consume(4);
 
-        // What may be sent early is not waited for; what fails takes nothing along.
+        // An early segment is not waited for; a failing segment takes nothing along.
         write(&mut replies, "e");
         replies.seal_free();
         replies.hold_free();
@@ -420,7 +420,7 @@ mod tests {
         }
     }
 
-    /// What was sent early is not sent again, and its transaction is still waited for.
+    /// An early reply is not sent again, and its transaction is still waited for.
     #[test]
     fn early_replies_leave_before_their_transactions() {
         let mut replies = Replies::default();
@@ -456,7 +456,7 @@ mod tests {
         #[test]
         fn as_a_list_of_texts(steps in proptest::collection::vec((0u8..7, 0usize..40), 0..60)) {
             let mut replies = Replies::default();
-            // Text, whether it may leave, whether that needs all before it, the mark it waits for.
+            // Text, whether it may leave, whether it needs all texts before, the mark it waits for.
             let mut all: Vec<(String, bool, bool, Option<u64>)> = Vec::new();
             let mut sent = Vec::new();
             for (number, (step, size)) in steps.into_iter().enumerate() {
@@ -465,7 +465,7 @@ mod tests {
                         let text = format!("{number}:{}", "x".repeat(size));
                         match size % 2 {
                             0 => write(&mut replies, &text),
-                            // Where it is longer it is not copied.
+                            // A longer text is not copied.
                             _ => {
                                 let at = replies.append(text.clone().into_bytes());
                                 prop_assert_eq!(&replies.buffer()[at..], text.as_bytes());

@@ -26,19 +26,19 @@ use wrote::{Origin, Wrote};
 
 /// The commands of EXEC.
 pub enum ExecCommands {
-    /// Those that a loop may run, with their arguments.
+    /// Commands that a loop may run, with their arguments.
     Few(Vec<Request>, Vec<u8>),
-    /// Others.
+    /// Too many commands for a loop.
     Many(QueuedCommands),
 }
 
-/// What EXEC has beside the commands of its transaction.
+/// The parts of an EXEC beside the commands of its transaction.
 pub struct Exec {
-    /// What it compares before it runs them.
+    /// The watched keys, compared before the commands run.
     pub watched: Vec<WatchedKey>,
-    /// The replies in its array that the transaction does not write.
+    /// The replies in EXEC's array from outside of the transaction.
     pub others: usize,
-    /// An error of a command undoes all.
+    /// An error of a command undoes the whole EXEC.
     pub rolls_back: bool,
 }
 
@@ -48,26 +48,28 @@ pub struct Exec {
 pub enum Execution {
     /// The run, or a part of it, has replies.
     Done(RunEnd),
-    /// It met a conflict: try again.
+    /// The run met a conflict: try again.
     Conflict,
-    /// It has starved, or is too much for a loop: [`RunQueue::take_job`].
+    /// The run has starved, or is too much for a loop: [`RunQueue::take_job`].
     Patience,
     /// The log has no room.
     NoRoom,
-    /// WATCH has marked what it watches: try again, at once, to see it.
+    /// WATCH has marked its rows: try again at once, to see the marks.
     Marked,
 }
 
-/// After this many conflicts a run is taken apart: its commands are transactions of their own.
+/// After this many conflicts a run is taken apart: each command is a transaction of its own.
 const CONFLICTS_TOGETHER: u32 = 4;
 
-/// After this many it is run with patience, if need be while no other transaction runs.
+/// After this many conflicts the run is run with patience, if need be while no other transaction
+/// runs.
 const CONFLICTS: u32 = 8;
 
-/// What writes more bytes may have to wait for room in the log, and is run with patience as well.
+/// A run with more written bytes may have to wait for room in the log, and is run with patience
+/// too.
 const MOST_WRITTEN: usize = 512 << 10;
 
-/// A run whose replies reach this many bytes ends there: the client reads them before the rest is
+/// A run ends where its replies reach this many bytes: the client reads them before the rest is
 /// run.
 const MOST_REPLIED: usize = 1 << 20;
 
@@ -75,16 +77,16 @@ const MOST_REPLIED: usize = 1 << 20;
 #[derive(Default)]
 pub struct RunQueue {
     requests: Vec<Request>,
-    /// Those before it have been executed.
+    /// Requests before this place have been executed.
     first: usize,
     conflicts: u32,
     /// The replies are dropped.
     pub is_silent: bool,
-    /// It is the commands of MULTI, whose replies are an array.
+    /// The run is the commands of MULTI, with an array of replies.
     exec: Option<Exec>,
-    /// The arguments of those.
+    /// The arguments of EXEC's commands.
     exec_input: Vec<u8>,
-    /// They are too many for a loop.
+    /// The commands of EXEC, if they are too many for a loop.
     long: Option<QueuedCommands>,
     writes: bool,
     effects: RefCell<Effects>,
@@ -102,12 +104,12 @@ impl RunQueue {
         self.requests.is_empty() || self.writes || !command.writes()
     }
 
-    /// Whether a command of it may write.
+    /// Whether a command of the run may write.
     pub fn writes(&self) -> bool {
         self.writes || self.exec.is_some()
     }
 
-    /// Whether a command of it writes, as its table says.
+    /// Whether a command of the run writes, as its table says.
     pub fn has_writes(&self) -> bool {
         let writes =
             |request: &Request| request.place().is_some_and(|at| catalogue::all()[at].writes());
@@ -121,7 +123,7 @@ impl RunQueue {
         self.requests.push(request);
     }
 
-    /// The run is the commands of MULTI, if what was watched has not changed.
+    /// Makes the run the commands of MULTI, to be run if no watched key has changed.
     pub fn set_exec(&mut self, queued: ExecCommands, exec: Exec) {
         self.exec = Some(exec);
         match queued {
@@ -132,26 +134,26 @@ impl RunQueue {
         }
     }
 
-    /// Whether it is what EXEC runs.
+    /// Whether the run is an EXEC.
     pub fn is_exec(&self) -> bool {
         self.exec.is_some()
     }
 
-    /// Whether one request is left, which is not that of an EXEC.
+    /// Whether one request is left, not an EXEC.
     pub fn is_one_request(&self) -> bool {
         self.exec.is_none() && self.first + 1 == self.requests.len()
     }
 
-    /// The commands of the next transaction: all that are left, or one of a run that was taken
+    /// The commands of the next transaction: all remaining commands, or one command of a run taken
     /// apart.
     fn part(&self) -> std::ops::Range<usize> {
         let is_apart = self.conflicts >= CONFLICTS_TOGETHER && self.exec.is_none();
         self.first..if is_apart { self.first + 1 } else { self.requests.len() }
     }
 
-    /// What [`Execution::Patience`] asks for: the commands of EXEC as a job, or the next command.
-    /// The commands behind it are run once it has its reply. `long` is the input if the job may
-    /// have it: if there is [one request](RunQueue::is_one_request).
+    /// Takes the job that [`Execution::Patience`] asks for: the commands of EXEC, or the next
+    /// command. The commands behind the job are run once the job has replied. `long` is the input
+    /// if the job may own the input: if there is [one request](RunQueue::is_one_request).
     pub fn take_job(
         &mut self,
         client: &Client,
@@ -199,7 +201,7 @@ impl RunQueue {
         if has_script { job.in_lane(Lane::Scripts) } else { job }
     }
 
-    /// What was executed has left, with its ticket, and the number of replies that depend on it.
+    /// Takes the results of the execution, with its ticket, and the number of dependent replies.
     fn end(&mut self, ticket: Option<Ticket>, replies: usize) -> RunEnd {
         let effects = self.effects.get_mut();
         RunEnd {
@@ -287,7 +289,8 @@ impl RunQueue {
             }
         };
         if std::mem::take(&mut self.effects.get_mut().marked) {
-            // What is seen next depends on the marks, so its ticket waits for theirs.
+            // The next attempt depends on the marks, so its ticket waits for the ticket of the
+            // marks.
             replies.buffer().truncate(from);
             self.effects.get_mut().clear();
             return Execution::Marked;
@@ -296,20 +299,21 @@ impl RunQueue {
             replies.buffer().truncate(from);
         }
         let replies = self.settle(shared, (client, input), part.start..part.start + done);
-        // Of an EXEC that was not to run nothing is left.
+        // No command is left of an EXEC that was not to run.
         self.finish(if self.exec.is_some() { part.len() } else { done });
         Execution::Done(self.end(Some(ticket), replies))
     }
 
     fn note_conflict(&mut self, shared: &Shared) {
-        // While another one runs alone, that one is met, and no rival.
+        // While another transaction runs alone, the conflict is with that transaction, and no
+        // rival.
         if shared.patient.load(Relaxed) == 0 && !self.is_alone() {
             self.conflicts += 1;
         }
         shared.stats.counters.conflicts.fetch_add(1, Relaxed);
     }
 
-    /// Counts what was committed. Returns the number of replies that depend on it.
+    /// Counts the committed commands. Returns the number of dependent replies.
     fn settle(
         &mut self,
         shared: &Shared,
@@ -334,7 +338,7 @@ impl RunQueue {
         if self.is_silent { 0 } else { count }
     }
 
-    /// Tells CLIENT LIST which command of a part was the last.
+    /// Tells CLIENT LIST the last command of a part.
     fn name_last(&self, client: &Client, part: std::ops::Range<usize>) {
         if let Some(last) = self.requests[part].last().and_then(Request::place) {
             let mut names = client.entry.names.lock().unpoisoned();
@@ -342,7 +346,7 @@ impl RunQueue {
         }
     }
 
-    /// WATCH and UNWATCH touch a few heads, and are not handed on: what they have seen stays here.
+    /// WATCH and UNWATCH touch a few heads, and are not handed on: the keys they saw stay here.
     fn is_alone(&self) -> bool {
         self.exec.is_none() && self.requests.first().is_some_and(Request::stays_on_loop)
     }
@@ -372,21 +376,21 @@ impl RunQueue {
 /// Why the body of a run ends without its replies.
 enum Ended {
     Abort(Abort),
-    /// It reads or writes more than a loop should wait for.
+    /// The run reads or writes more than a loop should wait for.
     TooMuch,
     /// A command of EXEC had an error, and its client wants all or nothing.
     RolledBack {
         /// The place of the command in the table.
         place: usize,
-        /// Its number in the transaction, from 1 on.
+        /// The command's number in the transaction, from 1 on.
         number: usize,
-        /// Its error.
+        /// The command's error.
         text: String,
     },
 }
 
 impl Ended {
-    /// What the client is told.
+    /// The text for the client.
     fn text(&self) -> String {
         match self {
             Ended::Abort(abort) => abort_text(*abort),

@@ -9,7 +9,7 @@ use std::io::{Read, Result, Write};
 pub enum ClientSocket {
     /// Of the network.
     Tcp(TcpStream),
-    /// Of this machine: the client has connected to the file that `unixsocket` names.
+    /// Of this machine: the client has connected to the socket file named by `unixsocket`.
     Unix(UnixStream),
 }
 

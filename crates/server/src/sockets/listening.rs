@@ -1,4 +1,4 @@
-//! Sockets that are listened to, and a change of their port while the server runs.
+//! Listening sockets, and a change of their port while the server runs.
 
 use super::client_socket::ClientSocket;
 use hyades_platform::sync::Unpoisoned;
@@ -8,22 +8,21 @@ use std::net::SocketAddr;
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// Longest that a change of the port waits for the listener, which accepts what has connected
-/// before.
+/// Longest wait of a change of the port for the listener, which accepts the earlier connections.
 const LONGEST_CHANGE: Duration = Duration::from_secs(1);
 
-/// A socket that is listened to.
+/// A listening socket.
 pub enum ListeningSocket {
     Tcp {
         socket: TcpListener,
         is_encrypted: bool,
     },
-    /// The file that `unixsocket` names.
+    /// The socket file named by `unixsocket`.
     Unix(UnixListener),
 }
 
 impl ListeningSocket {
-    /// The address, if it is one of the network.
+    /// The address, if the socket is of the network.
     pub fn address(&self) -> Option<SocketAddr> {
         match self {
             ListeningSocket::Tcp { socket, .. } => socket.local_addr().ok(),
@@ -46,7 +45,7 @@ impl ListeningSocket {
         }
     }
 
-    /// The next connection, and the client's address if it is one of the network.
+    /// The next connection, and the client's address if the connection is of the network.
     pub fn accept(&self) -> std::io::Result<(ClientSocket, Option<SocketAddr>)> {
         Ok(match self {
             ListeningSocket::Tcp { socket, .. } => {
@@ -58,18 +57,18 @@ impl ListeningSocket {
     }
 }
 
-/// What is known of a listener that runs.
+/// The state of a running listener.
 #[derive(Default)]
 pub struct ListeningState {
-    /// The setting `port` that it follows; `None` if there is no listener.
+    /// The setting `port` in use; `None` if there is no listener.
     pub port: Option<u16>,
-    /// The addresses at which it listens.
+    /// The listening addresses.
     pub addresses: Vec<SocketAddr>,
-    /// Most connections of a socket that wait to be accepted.
+    /// Most connections of a socket waiting to be accepted.
     pub backlog: i32,
-    /// Sockets that are to take the place of those at the port.
+    /// Sockets to replace the sockets at the port.
     pub next: Option<Vec<ListeningSocket>>,
-    /// Those at the port before are not closed yet.
+    /// The sockets at the old port are not closed yet.
     pub is_changing: bool,
 }
 
@@ -86,24 +85,24 @@ impl ListeningPlaces {
         self.state.lock().unpoisoned()
     }
 
-    /// Waits until a port that was listened at before is free for others.
+    /// Waits until the old listening port is free for other programs.
     pub fn wait_for_change(&self) {
         let is_changing = |state: &mut ListeningState| state.is_changing;
         let waited = self.changed.wait_timeout_while(self.lock(), LONGEST_CHANGE, is_changing);
         drop(waited.unpoisoned());
     }
 
-    /// The sockets at the port before are closed.
+    /// Notes that the sockets at the old port are closed.
     pub fn end_change(&self) {
         self.lock().is_changing = false;
         self.changed.notify_all();
     }
 
-    /// Listens at another port, at the same addresses: whether there is something to do. The
+    /// Listens at another port, at the same addresses: returns whether there is a change. The
     /// listener has to be woken, and [waited for](ListeningPlaces::wait_for_change).
     ///
     /// # Errors
-    /// One address cannot be listened at. Nothing has changed then.
+    /// An address cannot be listened at. Nothing has changed then.
     pub fn listen_at(&self, port: u16) -> std::io::Result<bool> {
         let mut state = self.lock();
         if state.port.is_none_or(|before| before == port) {
@@ -130,17 +129,17 @@ impl ListeningPlaces {
     }
 }
 
-/// The same address at another port, with the scope that one of a link has.
+/// The same address at another port, with the scope of a link address.
 fn at_port(mut address: SocketAddr, port: u16) -> SocketAddr {
     address.set_port(port);
     address
 }
 
-/// Listens at an address. At most this number of connections wait to be accepted, or the one that
-/// the system allows.
+/// Listens at an address. At most `backlog` connections wait to be accepted, or the number allowed
+/// by the system.
 pub fn listen(address: SocketAddr, backlog: i32) -> std::io::Result<TcpListener> {
     let socket = TcpListener::bind(address)?;
-    // It listens already, with a number of the library's choice.
+    // The socket listens already, with a backlog of the library's choice.
     rustix::net::listen(&socket, backlog)?;
     Ok(socket)
 }

@@ -1,5 +1,4 @@
-//! Sockets: of clients, of Unix, the ones that are listened to, and what wakes a loop that polls
-//! them.
+//! Sockets: of clients, of Unix, listening sockets, and the waker of a polling loop.
 
 pub mod client_socket;
 pub mod listening;

@@ -1,10 +1,10 @@
-//! The file that clients of this machine connect to, if `unixsocket` names one: it is made when the
-//! server starts, and removed when it ends. One that a killed server has left is replaced.
+//! The socket file for clients of this machine, if `unixsocket` names a file: made when the server
+//! starts, and removed when the server ends. A file left by a killed server is replaced.
 //!
-//! A socket that is bound and does not listen yet looks like one that a killed server has left.
-//! Invariant: the file is made and removed under a lock of its directory, which is held from the
-//! look for another server until this one listens. So of servers that start at once one listens,
-//! and the others find it.
+//! A bound socket that does not listen yet looks like the socket of a killed server. Invariant: the
+//! file is made and removed under a lock of its directory, held from the check for another server
+//! until this server listens. So of servers that start at once one server listens, and the rest
+//! find its file.
 
 use mio::net::{UnixListener, UnixStream};
 use rustix::fs::{FlockOperation, Mode, OFlags};
@@ -17,10 +17,10 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How long a server waits while others start or end in the same directory, each in far less.
+/// How long a server waits for starts or ends of servers in the same directory, each far shorter.
 const LOCK_WAIT: Duration = Duration::from_secs(5);
 
-/// When it looks again.
+/// The time between two attempts.
 const LOCK_RETRY: Duration = Duration::from_millis(5);
 
 /// Longest path of a Unix socket, in bytes.
@@ -29,11 +29,11 @@ const LONGEST_PATH: usize = 107;
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 1_024;
 
-/// The file of a socket. Dropped, it is removed.
+/// The file of a socket. A drop removes the file.
 #[derive(Debug)]
 pub struct SocketFile {
     path: PathBuf,
-    /// The file itself. While it is open, no other file has its number.
+    /// The file itself. While the file is open, no other file has its number.
     file: File,
 }
 
@@ -46,7 +46,7 @@ fn failed(path: &Path, why: impl Display) -> Error {
     Error::other(format!("cannot listen at unixsocket {}: {why}", path.display()))
 }
 
-/// Locks the directory of a socket until the result is dropped, also against other servers of this
+/// Locks the directory of a socket until the result is dropped, also against servers of this
 /// process.
 fn lock_directory(path: &Path) -> Result<File> {
     let named = path.parent().filter(|dir| !dir.as_os_str().is_empty());
@@ -71,7 +71,7 @@ fn lock_directory(path: &Path) -> Result<File> {
     }
 }
 
-/// Removes the file of a server that is gone. The directory is locked.
+/// Removes the file of a server that has ended. The directory is locked.
 fn remove_stale(path: &Path) -> Result<()> {
     let kind = match fs::symlink_metadata(path) {
         Ok(found) => found.file_type(),
@@ -86,7 +86,7 @@ fn remove_stale(path: &Path) -> Result<()> {
         Err(ErrorKind::ConnectionRefused) => {
             fs::remove_file(path).map_err(|error| failed(path, error))
         }
-        // It would block if too many wait to be accepted.
+        // The connect would block if the queue of connections to accept is full.
         Ok(_) | Err(ErrorKind::WouldBlock) => {
             let why = "a server that runs listens there: stop it, or name another path";
             Err(failed(path, why))
@@ -99,10 +99,10 @@ fn remove_stale(path: &Path) -> Result<()> {
 }
 
 impl SocketFile {
-    /// Makes the file, with these permissions if they are given, and listens.
+    /// Makes the file, with the permissions if given, and listens.
     ///
     /// # Errors
-    /// The path is too long, or names something else; another server listens there.
+    /// The path is too long, or names another kind of file; another server listens at the path.
     pub fn listen(path: &Path, permissions: Option<u32>) -> Result<(UnixListener, SocketFile)> {
         let length = path.as_os_str().len();
         if length > LONGEST_PATH {
@@ -119,7 +119,8 @@ impl SocketFile {
             let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
             let file = SocketFile { path: path.to_path_buf(), file };
-            // Nothing connects before it listens: not what the permissions keep out, either.
+            // No client connects before the server listens: not a client without permission,
+            // either.
             if let Some(mode) = permissions {
                 fs::set_permissions(path, Permissions::from_mode(mode))?;
             }
@@ -135,7 +136,8 @@ impl SocketFile {
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        // Another server may have made its own in the same place, and makes none meanwhile.
+        // Another server may have made its own file at the path, and makes none while the lock is
+        // held.
         let Ok(_locked) = lock_directory(&self.path) else { return };
         let (Ok(own), Ok(found)) = (self.file.metadata(), fs::symlink_metadata(&self.path)) else {
             return;
@@ -170,7 +172,7 @@ mod tests {
         assert!(!path.exists());
     }
 
-    /// Leaves what a killed server leaves.
+    /// Leaves the remains of a killed server.
     fn leave_stale(path: &Path) {
         let (listener, file) = SocketFile::listen(path, None).unwrap();
         std::mem::forget(file);
@@ -185,7 +187,7 @@ mod tests {
         let path = dir.path().join("socket");
         let start = Barrier::new(SERVERS);
         for round in 0..100 {
-            // In every other round there is no file.
+            // In every second round there is no file.
             if round % 2 == 0 {
                 leave_stale(&path);
             }
@@ -210,7 +212,7 @@ mod tests {
         }
     }
 
-    /// One ends while the next one starts: if that one listens, its file stays.
+    /// One server ends while the next server starts: if the next server listens, its file stays.
     #[test]
     fn a_server_that_ends_does_not_remove_the_file_of_one_that_starts() {
         let dir = tempfile::tempdir().unwrap();
@@ -248,7 +250,7 @@ mod tests {
         let path = dir.path().join("socket");
         leave_stale(&path);
         let (_listener, second) = SocketFile::listen(&path, None).unwrap();
-        // A file that another server has put in its place is not removed.
+        // The file of another server at the path is not removed.
         fs::remove_file(&path).unwrap();
         let (_other, third) = SocketFile::listen(&path, None).unwrap();
         drop(second);
@@ -257,14 +259,14 @@ mod tests {
         assert!(!path.exists());
     }
 
-    /// A server that ends no longer listens when it removes its file.
+    /// A server that ends no longer listens when the server removes its file.
     #[test]
     fn the_file_of_the_next_server_stays() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("socket");
         let (listener, first) = SocketFile::listen(&path, None).unwrap();
         drop(listener);
-        // A file system may give the number of the removed file to this one.
+        // A file system may give the number of the removed file to the new file.
         let (_listener, _second) = SocketFile::listen(&path, None).unwrap();
         drop(first);
         assert!(UnixStream::connect(&path).is_ok());

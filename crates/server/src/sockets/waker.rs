@@ -4,26 +4,27 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Wake, Waker};
 
-/// Wakes a poll, with one system call however often it is woken before it looks.
+/// Wakes a poll, with a single system call for any number of wake-ups before the loop reacts.
 pub struct LoopWaker {
     poll: mio::Waker,
     is_woken: AtomicBool,
 }
 
 impl LoopWaker {
-    /// A waker of the poll with this registry, and the token of its event.
+    /// A waker of the poll with `registry`, and the token of the waker's event.
     pub fn new(registry: &mio::Registry, token: mio::Token) -> std::io::Result<Arc<LoopWaker>> {
         let poll = mio::Waker::new(registry, token)?;
         Ok(Arc::new(LoopWaker { poll, is_woken: AtomicBool::new(false) }))
     }
 
-    /// The loop looks now: what is done from here on wakes it again.
+    /// Begins a turn of the loop: later events wake the loop again.
     pub fn reset(&self) {
-        // A swap reads what the last one to wake has written, and so sees what it did before.
+        // A swap reads the value of the last waking thread, and so sees that thread's earlier
+        // writes.
         self.is_woken.swap(false, Ordering::SeqCst);
     }
 
-    /// As a waker for tickets.
+    /// The waker in the form for tickets.
     pub fn as_waker(self: &Arc<Self>) -> Waker {
         Waker::from(Arc::clone(self))
     }
@@ -36,7 +37,7 @@ impl Wake for LoopWaker {
 
     fn wake_by_ref(self: &Arc<Self>) {
         if !self.is_woken.swap(true, Ordering::SeqCst) {
-            // It fails only if the poll is gone, which then needs no waking.
+            // The call fails only if the poll is gone; then no wake-up is needed.
             let _ = self.poll.wake();
         }
     }

@@ -6,23 +6,23 @@ use crate::request::Request;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// What is counted of a command.
+/// Counters of a command.
 #[derive(Default)]
 pub struct CommandCounts {
     /// Calls that have run.
     pub calls: AtomicU64,
-    /// Those of them that have failed.
+    /// Failed calls.
     pub failed: AtomicU64,
-    /// Calls that were refused before they could run.
+    /// Calls refused before they could run.
     pub rejected: AtomicU64,
-    /// Time of all that have run.
+    /// Total time of the calls that have run.
     pub nanos: AtomicU64,
     /// Made by the first call.
     times: OnceLock<TimeHistogram>,
 }
 
 impl CommandCounts {
-    /// How long its calls took, if there was one.
+    /// The times of the command's calls, if any.
     pub fn times(&self) -> Option<&TimeHistogram> {
         self.times.get().filter(|times| times.count() > 0)
     }
@@ -36,11 +36,11 @@ impl CommandCounts {
     }
 }
 
-/// What is counted of all commands, subcommands by themselves.
+/// Counters of all commands, with separate counters for subcommands.
 pub struct CommandStats {
     /// By place in the catalogue.
     counts: Vec<CommandCounts>,
-    /// Places in the catalogue, by those in the table.
+    /// Places in the catalogue, by places in the table.
     places: Vec<usize>,
 }
 
@@ -55,7 +55,7 @@ impl Default for CommandStats {
 }
 
 impl CommandStats {
-    /// All of them, with their names.
+    /// The counters of all commands, with their names.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, &CommandCounts)> {
         names::all().iter().map(|named| named.name).zip(&self.counts)
     }
@@ -65,8 +65,8 @@ impl CommandStats {
         self.counts.iter().for_each(CommandCounts::clear);
     }
 
-    /// The place of what a request runs in the catalogue. An error, with the place of its command,
-    /// if it has no such subcommand.
+    /// The place of the command or subcommand of a request in the catalogue. An error, with the
+    /// place of the command, if the command has no such subcommand.
     pub fn place(&self, request: &Request, input: &[u8]) -> Result<usize, usize> {
         let own = self.places[request.place().expect("it is a command")];
         if !names::all()[own].is_container || request.len() < 2 {
@@ -78,8 +78,8 @@ impl CommandStats {
         }
     }
 
-    /// The place of what arguments run, of the command at a place in the table: that of the
-    /// command itself if there is no such subcommand.
+    /// The place of the command or subcommand that arguments name, for the command at a place in
+    /// the table: the place of the command itself if there is no such subcommand.
     pub fn place_of(&self, command: usize, args: &[&[u8]]) -> usize {
         let own = self.places[command];
         match args.get(1).filter(|_| names::all()[own].is_container) {
@@ -88,7 +88,7 @@ impl CommandStats {
         }
     }
 
-    /// The name of what a request runs, such as `client|list`.
+    /// The name of the command or subcommand of a request, for example `client|list`.
     pub fn name(&self, request: &Request, input: &[u8]) -> &'static str {
         let (Ok(at) | Err(at)) = self.place(request, input);
         names::all()[at].name

@@ -15,9 +15,9 @@ pub struct Counters {
     pub input: AtomicU64,
     /// Bytes sent.
     pub output: AtomicU64,
-    /// Reading commands that found their key.
+    /// Read commands that found their key.
     pub hits: AtomicU64,
-    /// Reading commands that did not.
+    /// Read commands that found no key.
     pub misses: AtomicU64,
     /// Expired keys removed.
     pub expired: AtomicU64,
@@ -27,28 +27,28 @@ pub struct Counters {
     pub changes: AtomicU64,
     /// Runs that met a conflict.
     pub conflicts: AtomicU64,
-    /// Runs that were run with patience, since they had starved.
+    /// Runs with patience, since the transactions had starved.
     pub alone: AtomicU64,
-    /// Transactions that were run on a thread of their own since they read or write much.
+    /// Transactions with many reads or writes, run on a separate thread.
     pub large: AtomicU64,
-    /// Collections and strings whose blocks or chunks were removed.
+    /// Collections and strings after the removal of their blocks or chunks.
     pub freed: AtomicU64,
-    /// Calls of the system that have read from clients' sockets.
+    /// System calls that have read from clients' sockets.
     pub reads: AtomicU64,
-    /// Calls of the system that have written to them.
+    /// System calls that have written to clients' sockets.
     pub writes: AtomicU64,
     /// Error replies.
     pub errors: AtomicU64,
     /// Connections closed since their encryption has failed.
     pub tls_failures: AtomicU64,
-    /// Clients disconnected for a request that is longer than they may send.
+    /// Clients disconnected for a request above the length limit.
     pub over_input: AtomicU64,
-    /// Clients disconnected since they have left too much unread.
+    /// Clients disconnected since too much output was left unread.
     pub over_output: AtomicU64,
     /// Turns of event loops.
     pub cycles: AtomicU64,
-    /// Times that an event loop woke up.
+    /// How often event loops woke up.
     pub turns: AtomicU64,
-    /// Nanoseconds that transactions took from their commit to their acknowledgement.
+    /// Nanoseconds from the commit of transactions to their acknowledgement.
     pub acknowledged_nanos: AtomicU64,
 }

@@ -1,10 +1,10 @@
-//! Commands that took as long as `latency-monitor-threshold` says, for LATENCY.
+//! Commands that take at least `latency-monitor-threshold`, for LATENCY.
 
 use hyades_platform::sync::Unpoisoned;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
 
-/// Seconds of an event that are kept: the last ones in which it has happened.
+/// Seconds kept of an event: the last seconds with the event.
 pub const MOST_SAMPLES: usize = 160;
 
 /// The longest time of an event in a second.
@@ -12,25 +12,25 @@ pub const MOST_SAMPLES: usize = 160;
 pub struct LatencySample {
     /// The second, since 1970.
     pub at_seconds: u64,
-    /// How long it took, in milliseconds.
+    /// The time of the event, in milliseconds.
     pub ms: u64,
 }
 
-/// What is kept of an event.
+/// The kept data of an event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LatencySeries {
-    /// The newest last; [`MOST_SAMPLES`] at most, and one at least.
+    /// The samples, the newest last; [`MOST_SAMPLES`] at most, and one at least.
     pub samples: VecDeque<LatencySample>,
-    /// The longest of all, in milliseconds, those included that are not kept.
+    /// The longest time of all, in milliseconds, including samples no longer kept.
     pub longest_ms: u64,
 }
 
-/// The events that have happened, by name.
+/// The past events, by name.
 #[derive(Default)]
 pub struct LatencyEvents(Mutex<BTreeMap<&'static str, LatencySeries>>);
 
 impl LatencyEvents {
-    /// An event has happened.
+    /// Adds an event.
     pub fn add(&self, event: &'static str, sample: LatencySample) {
         let mut events = self.0.lock().unpoisoned();
         let series = events.entry(event).or_default();
@@ -49,19 +49,19 @@ impl LatencyEvents {
         debug_assert!((1..=MOST_SAMPLES).contains(&series.samples.len()));
     }
 
-    /// What is kept of an event, if it has happened.
+    /// The kept data of an event, if any.
     pub fn find(&self, event: &[u8]) -> Option<LatencySeries> {
         let events = self.0.lock().unpoisoned();
         events.get(std::str::from_utf8(event).ok()?).cloned()
     }
 
-    /// All events that have happened, by name.
+    /// All past events, by name.
     pub fn all(&self) -> Vec<(&'static str, LatencySeries)> {
         let events = self.0.lock().unpoisoned();
         events.iter().map(|(event, series)| (*event, series.clone())).collect()
     }
 
-    /// Forgets these events, or all if none is named. Returns how many there were.
+    /// Removes the named events, or all events without names. Returns the number of removed events.
     pub fn forget(&self, names: &[&[u8]]) -> usize {
         let mut events = self.0.lock().unpoisoned();
         let before = events.len();

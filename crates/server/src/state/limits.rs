@@ -1,4 +1,4 @@
-//! What limits commands: memory, pauses.
+//! Limits of commands: memory, pauses.
 
 use super::memory::MemoryUse;
 use super::oom_score::OomScore;
@@ -6,7 +6,7 @@ use super::pause::Pause;
 use super::standstill::Standstill;
 use std::sync::Arc;
 
-/// What limits commands.
+/// Limits of commands.
 #[derive(Default)]
 pub struct CommandLimits {
     /// Memory of the process.

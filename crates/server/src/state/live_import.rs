@@ -1,8 +1,8 @@
-//! A live import: this server loads what another one has, its *primary*, and follows its stream of
-//! commands until it is cut over.
+//! A live import: this server loads the data of another server, its *primary*, and follows the
+//! primary's stream of commands until the cutover.
 //!
-//! Clients choose a primary, or none, by REPLICAOF. A thread of its own does what they wish, and
-//! says here how far it is. While there is a primary, clients write nothing.
+//! Clients choose a primary, or none, by REPLICAOF. A dedicated thread carries out the request, and
+//! reports its progress here. While there is a primary, clients write nothing.
 
 use crate::config::PrimaryAddress;
 use crate::data::primary::{ImportStage, PrimaryPosition};
@@ -13,13 +13,13 @@ use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering::Relaxed, Order
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// The error of a command that writes.
+/// The error of a write command.
 pub const READ_ONLY: &str = "READONLY You can't write against a read only replica.";
 
-/// Parts that were left out of which the last are kept.
+/// The number of the last left-out parts to keep.
 const MOST_NAMED: usize = 16;
 
-/// How often a wait looks whether the server stops.
+/// The time between two checks of a wait for a stop of the server.
 const SLICE: Duration = Duration::from_millis(50);
 
 const NONE: u8 = 0;
@@ -29,12 +29,12 @@ const FOLLOWING: u8 = 2;
 /// The connection to the primary.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LinkState {
-    /// There is none: one is made after a pause.
+    /// There is no connection: an attempt follows after a pause.
     #[default]
     Connect,
-    /// It is being made.
+    /// The connection is being made.
     Connecting,
-    /// Both sides tell what they can.
+    /// Both sides exchange their capabilities.
     Handshake,
     /// Values are loaded.
     Sync,
@@ -43,7 +43,7 @@ pub enum LinkState {
 }
 
 impl LinkState {
-    /// The name that ROLE shows.
+    /// The name in the reply to ROLE.
     pub fn name(self) -> &'static str {
         match self {
             LinkState::Connect => "connect",
@@ -55,38 +55,38 @@ impl LinkState {
     }
 }
 
-/// What clients wish.
+/// The request of clients.
 #[derive(Default)]
 struct ImportWish {
     primary: Option<PrimaryAddress>,
-    /// The thread does something for a wish.
+    /// The thread works on a request.
     is_busy: bool,
 }
 
-/// Numbers that INFO shows.
+/// Numbers for INFO.
 #[derive(Debug, Default)]
 pub struct ImportNumbers {
     /// The offset up to which the stream was read.
     pub read: AtomicU64,
-    /// The offset up to which all is on disk here.
+    /// The offset up to which the whole stream is on disk here.
     pub durable: AtomicU64,
-    /// Bytes of the values that are being loaded; 0 if they are not known.
+    /// Bytes of the values to load; 0 if unknown.
     pub sync_total: AtomicU64,
-    /// Bytes of them that were read.
+    /// Bytes of the values already read.
     pub sync_read: AtomicU64,
-    /// When something was received last, in milliseconds since 1970; 0 for never.
+    /// The time of the last receipt, in milliseconds since 1970; 0 for never.
     pub last_io_ms: AtomicI64,
-    /// Times that all values were loaded.
+    /// How often all values were loaded.
     pub full_syncs: AtomicU64,
-    /// Times that the stream went on where it was.
+    /// How often the stream was continued.
     pub partial_syncs: AtomicU64,
-    /// Commands that were run.
+    /// Commands run.
     pub commands: AtomicU64,
-    /// Commands and values that were left out.
+    /// Commands and values left out.
     pub left_out: AtomicU64,
 }
 
-/// What is told in words.
+/// Progress in words.
 #[derive(Clone, Debug, Default)]
 pub struct ImportNotes {
     /// The connection.
@@ -95,9 +95,9 @@ pub struct ImportNotes {
     pub down_since: Option<Instant>,
     /// The id of the primary's history.
     pub id: String,
-    /// Why the last attempt has failed, if it has.
+    /// The cause of the failure of the last attempt, if any.
     pub error: Option<String>,
-    /// The last parts that were left out.
+    /// The last parts left out.
     pub left_out: VecDeque<String>,
 }
 
@@ -106,10 +106,10 @@ pub struct ImportNotes {
 pub struct LiveImport {
     stage: AtomicU8,
     wish: Mutex<ImportWish>,
-    /// The number of the wish, which rises with each.
+    /// The number of the request, increased by each request.
     number: AtomicU64,
     changed: Condvar,
-    /// Numbers that INFO shows.
+    /// Numbers for INFO.
     pub numbers: ImportNumbers,
     notes: Mutex<ImportNotes>,
     changing: Mutex<()>,
@@ -122,13 +122,13 @@ impl LiveImport {
         self.stage.load(SeqCst) != NONE
     }
 
-    /// Whether what is there is no whole: clients do not read either.
+    /// Whether the data is incomplete: clients do not read either.
     #[inline]
     pub fn is_loading(&self) -> bool {
         self.stage.load(SeqCst) == LOADING
     }
 
-    /// Sets what clients may do.
+    /// Sets the rights of clients.
     pub fn set_stage(&self, stage: ImportStage) {
         let stage = match stage {
             ImportStage::Loading => LOADING,
@@ -138,7 +138,7 @@ impl LiveImport {
         self.stage.store(stage, SeqCst);
     }
 
-    /// An import is found at this position.
+    /// Resumes an import found at this position.
     pub fn resume(&self, position: &PrimaryPosition) {
         self.numbers.read.store(position.offset, Relaxed);
         self.numbers.durable.store(position.offset, Relaxed);
@@ -146,7 +146,7 @@ impl LiveImport {
         self.set_stage(position.stage);
     }
 
-    /// Why a command is refused on data, if it is.
+    /// The reason to refuse a command on data, if any.
     #[cold]
     pub fn refusal(&self, writes: bool) -> Option<String> {
         if writes && self.is_on() {
@@ -169,12 +169,12 @@ impl LiveImport {
         self.changing.lock().unpoisoned()
     }
 
-    /// The primary, if there is one.
+    /// The primary, if any.
     pub fn primary(&self) -> Option<PrimaryAddress> {
         self.wish.lock().unpoisoned().primary.clone()
     }
 
-    /// What is told in words.
+    /// Progress in words.
     pub fn notes(&self) -> MutexGuard<'_, ImportNotes> {
         self.notes.lock().unpoisoned()
     }
@@ -188,7 +188,7 @@ impl LiveImport {
         notes.link = link;
     }
 
-    /// Notes what was left out.
+    /// Notes left-out parts.
     pub fn leave_out(&self, count: u64, named: Vec<String>) {
         self.numbers.left_out.fetch_add(count, Relaxed);
         let mut notes = self.notes();
@@ -197,7 +197,7 @@ impl LiveImport {
         notes.left_out.drain(..surplus);
     }
 
-    /// Has the thread follow this primary.
+    /// Makes the thread follow this primary.
     pub fn follow(&self, primary: PrimaryAddress) {
         let mut wish = self.wish.lock().unpoisoned();
         wish.primary = Some(primary);
@@ -210,8 +210,8 @@ impl LiveImport {
         self.changed.notify_all();
     }
 
-    /// Has the thread follow none, and waits until it does: all that it has received and run is on
-    /// disk then. False if the server stops before.
+    /// Makes the thread follow no primary, and waits for the thread: all received and run commands
+    /// are on disk then. False if the server stops before.
     pub fn leave(&self, stop: &StopSignal) -> bool {
         let mut wish = self.wish.lock().unpoisoned();
         wish.primary = None;
@@ -226,8 +226,8 @@ impl LiveImport {
         true
     }
 
-    /// For the thread: waits for a primary. `None` if the server stops. The number says whether it
-    /// [is still wanted](LiveImport::is_wanted).
+    /// For the thread: waits for a primary. `None` if the server stops. The number tells whether
+    /// the request [is still wanted](LiveImport::is_wanted).
     pub fn wait(&self, stop: &StopSignal) -> Option<(PrimaryAddress, u64)> {
         let mut wish = self.wish.lock().unpoisoned();
         loop {
@@ -242,14 +242,13 @@ impl LiveImport {
         }
     }
 
-    /// For the thread: it has ended what it did for a wish.
+    /// For the thread: ends its work for a request.
     pub fn rest(&self) {
         self.wish.lock().unpoisoned().is_busy = false;
         self.changed.notify_all();
     }
 
-    /// For the thread: pauses, unless the wish of this number is none any more, or the server
-    /// stops.
+    /// For the thread: pauses, unless another request follows, or the server stops.
     pub fn pause(&self, time: Duration, number: u64, stop: &StopSignal) {
         let until = Instant::now() + time;
         let mut wish = self.wish.lock().unpoisoned();
@@ -262,14 +261,14 @@ impl LiveImport {
         }
     }
 
-    /// Whether the wish of this number is still what clients wish.
+    /// Whether the request of this number is still the present request.
     pub fn is_wanted(&self, number: u64) -> bool {
         self.number.load(SeqCst) == number
     }
 
     /// The server stops.
     pub fn wake(&self) {
-        // The thread looks for the cause, then waits, under this lock: it does not sleep between.
+        // The thread checks the cause and begins to wait under this lock, so no wake-up is lost.
         drop(self.wish.lock().unpoisoned());
         self.changed.notify_all();
     }

@@ -1,31 +1,31 @@
-//! The memory that the process uses, and how much `maxmemory` lets it use.
+//! The memory of the process, and the limit set by `maxmemory`.
 //!
-//! What counts is what the program has allocated and not freed, but for the buffers of the log:
-//! keys and values, their indexes, what waits for clients. The program says how much that is
-//! ([`Settings::count_memory`](crate::Settings::count_memory)). If it does not, the pages of the
-//! process that are in memory count.
+//! All bytes allocated and not freed by the program count, but for the buffers of the log: keys and
+//! values, their indexes, replies that wait for clients. The program supplies the number
+//! ([`Settings::count_memory`](crate::Settings::count_memory)). Without the number, the pages of
+//! the process in memory count.
 //!
-//! A deleted row is freed by later transactions of the session that has deleted it. While writes
-//! are refused there may be none, so the event loops run empty ones.
+//! A deleted row is freed by later transactions of the session that has deleted the row. While
+//! writes are refused there may be no transactions, so the event loops run empty transactions.
 
 use std::sync::atomic::{AtomicI64, AtomicU64};
 
-/// What is replied to a command that may use memory when there is none left.
+/// The reply to a command that may use memory when no memory is left.
 pub const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
 
-/// What is known of the memory of the process.
+/// Numbers about the memory of the process.
 #[derive(Default)]
 pub struct MemoryUse {
-    /// Bytes of its pages that were in memory.
+    /// Bytes of the process's pages in memory.
     pub resident: AtomicU64,
-    /// When they were counted, in milliseconds since 1970.
+    /// The time of the count, in milliseconds since 1970.
     pub counted_ms: AtomicI64,
-    /// Bytes that counted before the database was opened.
+    /// Counted bytes before the database was opened.
     pub at_start: AtomicU64,
-    /// When all loops were woken.
+    /// The time at which all loops were woken.
     pub woken_ms: AtomicI64,
-    /// What counts as removed in place of what the engine tells, which is of all databases of the
-    /// process: tests have several.
+    /// The removed bytes for tests, in place of the engine's number, which is for all databases of
+    /// the process: tests have several.
     #[cfg(test)]
     pub removed: std::sync::OnceLock<fn() -> u64>,
 }

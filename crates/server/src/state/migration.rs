@@ -1,5 +1,5 @@
-//! Connections to the servers that MIGRATE sends keys to. They are kept for a while, since one key
-//! is often followed by others.
+//! Connections to the target servers of MIGRATE. Connections are kept for a while, since a key is
+//! often followed by more keys.
 
 mod lookups;
 mod target;
@@ -11,32 +11,32 @@ use hyades_platform::sync::Unpoisoned;
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// A connection that is not used for this time is closed.
+/// A connection unused for this time is closed.
 const KEPT: Duration = Duration::from_secs(10);
 
-/// Most connections that are kept: beyond them the one is closed that was used first.
+/// Most connections to keep: beyond the limit, the least recently used connection is closed.
 const MOST_KEPT: usize = 64;
 
-/// A server, and as which of its users it is spoken to.
+/// A server, and the user of the server for a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TargetName {
-    /// Its host.
+    /// The host of the server.
     pub host: String,
-    /// Its port.
+    /// The port of the server.
     pub port: u16,
-    /// The hash of what a client has logged in with there, if it has. A connection is for those
-    /// with the same name and password: no client has the rights of another one there.
+    /// The hash of a client's login at the server, if any. A connection serves requests with the
+    /// same name and password only: no client has the rights of another client there.
     pub credentials: Option<[u8; 32]>,
 }
 
-/// A connection that nothing is sent over.
+/// An idle connection.
 struct KeptTarget {
     name: TargetName,
     target: MigrationTarget,
     until: Instant,
 }
 
-/// The connections that are kept, in the order in which they were used last.
+/// The kept connections, in the order of their last use.
 #[derive(Default)]
 pub struct KeptTargets {
     all: Mutex<Vec<KeptTarget>>,
@@ -47,8 +47,8 @@ impl KeptTargets {
         self.all.lock().unpoisoned()
     }
 
-    /// Takes a connection out, unless its time has ended, or the target has closed it, or has said
-    /// something that it was not asked: that would be taken for the reply to what is sent next.
+    /// Removes and returns a connection, unless its time has ended, or the target has closed the
+    /// connection, or has sent unrequested bytes: the bytes would be taken for the next reply.
     pub fn take(&self, name: &TargetName, now: Instant) -> Option<MigrationTarget> {
         self.release(now);
         let mut all = self.lock();
@@ -58,7 +58,7 @@ impl KeptTargets {
         target.check_step().is_ok().then_some(target)
     }
 
-    /// Keeps a connection, over which nothing is under way.
+    /// Keeps a connection without pending replies.
     pub fn keep(&self, name: TargetName, target: MigrationTarget, now: Instant) {
         let mut all = self.lock();
         if all.len() >= MOST_KEPT {
@@ -67,17 +67,17 @@ impl KeptTargets {
         all.push(KeptTarget { name, target, until: now + KEPT });
     }
 
-    /// Their number.
+    /// The number of kept connections.
     pub fn count(&self) -> usize {
         self.lock().len()
     }
 
-    /// When the first of them is to be closed.
+    /// The time at which the first connection is to be closed.
     pub fn first_end(&self) -> Option<Instant> {
         self.lock().first().map(|kept| kept.until)
     }
 
-    /// Closes those whose time has ended.
+    /// Closes connections after the end of their time.
     pub fn release(&self, now: Instant) {
         self.lock().retain(|kept| kept.until > now);
     }
@@ -97,7 +97,7 @@ mod tests {
         TargetName { host: "127.0.0.1".to_string(), port, credentials }
     }
 
-    /// Each is for its own host, port and credentials, and for ten seconds.
+    /// Each connection is for its own host, port and credentials, and for ten seconds.
     #[test]
     fn connections_are_kept_for_a_while_and_for_the_same_user() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -136,7 +136,7 @@ mod tests {
         assert_eq!(kept.count(), MOST_KEPT);
         assert!(take(port, Some(0)).is_none(), "the first one was closed");
         assert!(take(port, Some(1)).is_some());
-        // The thread that closes them may have had no time for it.
+        // The thread that closes connections may have had no time yet.
         assert!(kept.take(&name(port, Some(2)), end).is_none() && kept.count() == 0);
     }
 }

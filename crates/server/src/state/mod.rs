@@ -1,4 +1,4 @@
-//! What all threads of a server share.
+//! The shared state of all threads of a server.
 
 pub mod command_stats;
 mod counters;
@@ -56,19 +56,19 @@ pub struct Shared {
     pub access: Access,
     /// Connected clients.
     pub clients: Clients,
-    /// What is counted and measured.
+    /// Counters and measurements.
     pub stats: Stats,
     /// The database.
     pub store: Store,
-    /// What the reaper is to do.
+    /// The work of the reaper.
     pub reaping: ReapQueue,
-    /// Scripts that EVAL has sent, and those that run.
+    /// Scripts sent by EVAL, and running scripts.
     pub scripts: Scripts,
-    /// What limits commands.
+    /// Limits of commands.
     pub limits: CommandLimits,
-    /// The import from a server that runs.
+    /// The import from a running server.
     pub live_import: LiveImport,
-    /// What connects clients, threads and other servers.
+    /// Connections between clients, threads and other servers.
     pub wiring: Wiring,
     /// Whether the server stops.
     pub stop_signal: StopSignal,
@@ -76,10 +76,10 @@ pub struct Shared {
     pub started: Instant,
     /// The number of this run, 40 hexadecimal digits.
     pub run_id: String,
-    /// Clients that were disconnected at the end of the time of a stop: they had not read their
-    /// replies, or had not got them.
+    /// Clients disconnected when the time of a stop ended: the replies were unread, or not yet
+    /// sent.
     pub cut_off: AtomicU64,
-    /// Transactions that have starved and are being run: others may find the gate closed.
+    /// Starved transactions that are being run: other transactions may find the gate closed.
     pub patient: AtomicU64,
 }
 
@@ -121,12 +121,12 @@ impl Shared {
         self.stop(Stopping::Failed(format!("the log failed: {cause}")));
     }
 
-    /// Why the server stops, if it does.
+    /// The reason of a stop of the server, if any.
     pub fn stopping(&self) -> Option<Stopping> {
         self.stop_signal.cause()
     }
 
-    /// For an event loop: waits until the standstill is over, if there is one, or the server stops.
+    /// For an event loop: waits until the standstill is over, if any, or the server stops.
     #[inline]
     pub fn stand_still(&self) {
         while let Some(left) = self.limits.standstill.left()
@@ -136,15 +136,15 @@ impl Shared {
         }
     }
 
-    /// When the newest checkpoint was written, in seconds since 1970; before there is one, when the
-    /// server was started.
+    /// The time of the newest checkpoint, in seconds since 1970; before the first checkpoint, the
+    /// start of the server.
     pub fn last_save_seconds(&self) -> i64 {
         let started = wall_us() as i64 / 1_000_000 - self.started.elapsed().as_secs() as i64;
         self.store.last_save_seconds(&self.settings.dir(), started)
     }
 
-    /// What a committed transaction has written, for clients that track. `keys` are those that it
-    /// has noted, if it `notes` them: if none tracked when it began, see
+    /// The writes of a committed transaction, for clients that track. `keys` are the noted keys, if
+    /// the transaction `notes` keys: if no client tracked at the start, see
     /// [`crate::clients::tracking`].
     pub fn changed(&self, notes: bool, effects: &Effects, mut keys: Vec<Vec<u8>>) -> Changed {
         if effects.changes == 0 && !effects.flushed && !effects.swapped {
@@ -163,7 +163,7 @@ impl Shared {
         Changed::Keys(keys)
     }
 
-    /// Applies what a committed transaction does beside its rows.
+    /// Applies the effects of a committed transaction beside its rows.
     pub fn apply(&self, effects: &Effects) {
         effects.counts.iter().for_each(|change| self.store.counts.apply(*change));
         let add = |counter: &AtomicU64, n: u64| {
@@ -175,7 +175,7 @@ impl Shared {
         add(&self.stats.counters.misses, effects.misses);
         add(&self.stats.counters.expired, effects.expired);
         add(&self.stats.counters.expired_fields, effects.expired_fields);
-        // Redis saves at FLUSHALL if it saves at all. Here nothing is left to save.
+        // Redis saves at FLUSHALL if saves are configured. Here nothing is left to save.
         let saves = || self.settings.has_times_of_saving();
         let saved = effects.flushed_all_after.filter(|_| saves());
         if saved.is_some() {
@@ -214,7 +214,7 @@ impl Shared {
     }
 }
 
-/// Stops the server if its thread panics: without one of its threads it would serve some clients
+/// Stops the server if its thread panics: without the thread, the server would serve some clients
 /// and leave others waiting for ever.
 pub struct StopOnPanic(pub Arc<Shared>);
 

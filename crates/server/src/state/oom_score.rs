@@ -1,4 +1,5 @@
-//! `oom-score-adj`: how soon the system kills this process, and not others, when memory runs out.
+//! `oom-score-adj`: how readily the system kills this process, before other processes, when memory
+//! runs out.
 
 use crate::config::Settings;
 use hyades_platform::sync::Unpoisoned;
@@ -7,17 +8,17 @@ use std::io::{Error, Write};
 use std::path::PathBuf;
 use std::sync::Mutex;
 
-/// Where Linux keeps what is added to the score of the process.
+/// The file in which Linux keeps the addend to the score of the process.
 const FILE: &str = "/proc/self/oom_score_adj";
 
-/// The system takes this number, and its negative one, at most.
+/// The system takes this number, and its negative, at most.
 const MOST: i32 = 1_000;
 
-/// What is added to the score of the process.
+/// The addend to the score of the process.
 #[derive(Debug)]
 pub struct OomScore {
     file: PathBuf,
-    /// What it was before it was changed; `None` while it is left alone.
+    /// The value before the first change; `None` while the value is left alone.
     before: Mutex<Option<i32>>,
 }
 
@@ -28,15 +29,15 @@ impl Default for OomScore {
 }
 
 impl OomScore {
-    /// Does what the settings say now. What it was before they changed it is restored when they say
+    /// Applies the present settings. The value before the change is restored when the settings say
     /// `no`.
     ///
     /// # Errors
-    /// The system does not let this process change it, or has no such thing. Called again once the
-    /// settings are what they were, this undoes what it did.
+    /// The system does not let this process change the value, or has no such value. A second call,
+    /// after the settings are restored, undoes the change.
     pub fn apply(&self, settings: &Settings) -> Result<(), String> {
-        // The settings are read under the lock: of two that change them, the last one to be here
-        // does what both have left.
+        // The settings are read under the lock: of two threads with changes, the last thread
+        // applies the result of both.
         let mut before = self.before.lock().unpoisoned();
         let (score, known) = match (settings.oom_score(), *before) {
             (None, None) => return Ok(()),
@@ -48,7 +49,7 @@ impl OomScore {
             }
         };
         self.write(score).map_err(|error| self.failure("write", &error.to_string()))?;
-        // Not before: as long as it has another score, what it was is known.
+        // Not earlier: as long as the process has another score, the original value is known.
         *before = known;
         Ok(())
     }
@@ -61,19 +62,19 @@ impl OomScore {
     }
 
     fn write(&self, score: i32) -> Result<(), Error> {
-        // It is not created where there is none.
+        // A missing file is not created.
         let mut file = OpenOptions::new().write(true).truncate(true).open(&self.file)?;
         file.write_all(score.to_string().as_bytes())
     }
 
-    /// What Redis says, and why.
+    /// The error text of Redis, and the cause.
     fn failure(&self, what: &str, why: &str) -> String {
         let file = self.file.display();
         format!("Failed to set current oom_score_adj: cannot {what} {file}: {why}")
     }
 }
 
-/// A program that goes on without its server has what it had.
+/// A program that goes on without its server gets the original value back.
 impl Drop for OomScore {
     fn drop(&mut self) {
         if let Some(own) = self.before.get_mut().ok().and_then(Option::take) {
@@ -115,7 +116,7 @@ mod tests {
         assert_eq!(apply("relative", "-2000 0 0"), "-1000", "and no less");
         assert_eq!(apply("absolute", "9 9 9"), "9");
         assert_eq!(apply("no", "9 9 9"), "22");
-        // Others may change it while it is left alone.
+        // Other programs may change the value while the server leaves the value alone.
         std::fs::write(&file, "-5").unwrap();
         assert_eq!(apply("no", "9 9 9"), "-5");
         assert_eq!(apply("yes", "9 9 9"), "4");
@@ -135,7 +136,7 @@ mod tests {
         assert!(failed.starts_with(&said), "{failed}");
         assert_eq!(oom_score.apply(&off), Ok(()), "nothing was changed");
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "none is created");
-        // It is gone between two calls.
+        // The file is removed between two calls.
         std::fs::write(&file, "3").unwrap();
         oom_score.apply(&on).unwrap();
         std::fs::remove_file(&file).unwrap();
@@ -146,8 +147,8 @@ mod tests {
         );
     }
 
-    /// What cannot be written changes nothing of what is known: the settings go back to what they
-    /// were, and what the process had before is restored later.
+    /// A failed write leaves the known value: the settings return to their earlier state, and the
+    /// original value is restored later.
     #[test]
     fn what_it_was_is_known_after_a_failure() {
         let (oom_score, file, _dir) = score("22");
@@ -155,12 +156,12 @@ mod tests {
         let (on, off) = (settings("yes", "10 0 0"), settings("no", "10 0 0"));
         oom_score.apply(&on).unwrap();
         assert_eq!(shown(), "32");
-        // It cannot be written for a time.
+        // The file cannot be written for a time.
         let aside = file.with_extension("aside");
         std::fs::rename(&file, &aside).unwrap();
         assert!(oom_score.apply(&off).unwrap_err().contains("cannot write"));
         std::fs::rename(&aside, &file).unwrap();
-        // CONFIG SET has failed, and undoes what it did.
+        // CONFIG SET has failed, and undoes its change.
         oom_score.apply(&on).unwrap();
         assert_eq!(shown(), "32", "it is not added twice");
         oom_score.apply(&off).unwrap();

@@ -3,11 +3,11 @@
 use crate::config::{ConfigError, Settings};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// File descriptors that are not clients': of the log, of checkpoints, of the loops.
+/// File descriptors beside clients': of the log, of checkpoints, of the loops.
 const OWN_FILES: u64 = 512;
 
-/// Raises the limit of the process as far as these clients need it. Returns how many of them it
-/// allows.
+/// Raises the limit of the process as far as needed for `clients`. Returns the allowed number of
+/// clients.
 pub fn raise_for(clients: u64) -> u64 {
     let wanted = clients.saturating_add(OWN_FILES);
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
@@ -18,13 +18,14 @@ pub fn raise_for(clients: u64) -> u64 {
     allowed(current, clients)
 }
 
-/// How many of these clients a limit of open files allows: at least one, which can be told so.
+/// The number of clients within a limit of open files: at least one, to be told about the limit.
 fn allowed(files: u64, clients: u64) -> u64 {
     files.saturating_sub(OWN_FILES).clamp(1, clients.max(1))
 }
 
-/// Makes room for `maxclients`. What the system does not grant is taken off it: clients beyond it
-/// are told so, which is better than a connection that is not accepted. Returns that in words.
+/// Makes room for `maxclients`. If the system grants too few descriptors, `maxclients` is lowered:
+/// clients beyond the limit get an error, which is better than a connection that is not accepted.
+/// Returns the change in words.
 pub fn fit_clients(settings: &Settings) -> Result<Option<String>, ConfigError> {
     let wanted = settings.max_clients() as u64;
     let allowed = raise_for(wanted);

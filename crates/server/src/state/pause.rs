@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// Which commands are set aside; the last is the strictest.
+/// Which commands are set aside; the last mode is the strictest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PauseMode {
-    /// Those that may write, or publish.
+    /// Commands that may write, or publish.
     Write,
     /// All.
     All,
@@ -17,16 +17,16 @@ pub enum PauseMode {
 /// The pause of all clients.
 #[derive(Debug, Default)]
 pub struct Pause {
-    /// Whether there may be one: looked at before each command, and written under the lock.
+    /// Whether there may be a pause: read before each command, and written under the lock.
     may_be: AtomicBool,
     until: Mutex<Option<(PauseMode, Instant)>>,
     clients: AtomicU64,
 }
 
 impl Pause {
-    /// Begins a pause. During another one the stricter mode holds, and the later end.
+    /// Begins a pause. During another pause the stricter mode holds, and the later end.
     pub fn begin(&self, mode: PauseMode, time: Duration) {
-        // One beyond all time ends in a hundred years.
+        // A longer pause ends in a hundred years.
         let longest = Duration::from_secs(100 * 365 * 24 * 3_600);
         let end = Instant::now() + time.min(longest);
         let mut until = self.until.lock().unpoisoned();
@@ -39,14 +39,14 @@ impl Pause {
         self.may_be.store(true, Relaxed);
     }
 
-    /// Ends it. The caller wakes the event loops, which have set commands aside.
+    /// Ends the pause. The caller wakes the event loops, which have set commands aside.
     pub fn end(&self) {
         let mut until = self.until.lock().unpoisoned();
         *until = None;
         self.may_be.store(false, Relaxed);
     }
 
-    /// Its mode and its end, if there is one now.
+    /// The mode and the end of the present pause, if any.
     #[inline]
     pub fn running(&self) -> Option<(PauseMode, Instant)> {
         if !self.may_be.load(Relaxed) {
@@ -60,17 +60,17 @@ impl Pause {
         *until
     }
 
-    /// Clients that have a command set aside.
+    /// Clients with a command set aside.
     pub fn clients(&self) -> u64 {
         self.clients.load(Relaxed)
     }
 }
 
-/// A client that has a command set aside: it is counted until this is dropped.
+/// A client with a command set aside, counted until dropped.
 pub struct PausedClient(Arc<Pause>);
 
 impl PausedClient {
-    /// Counts one.
+    /// Counts a client.
     pub fn new(pause: &Arc<Pause>) -> PausedClient {
         pause.clients.fetch_add(1, Relaxed);
         PausedClient(Arc::clone(pause))

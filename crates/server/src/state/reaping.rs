@@ -1,4 +1,4 @@
-//! What the reaper is to do, and when.
+//! The work of the reaper, and its times.
 
 use super::stopping::StopSignal;
 use crate::base::clock::Clock;
@@ -12,25 +12,25 @@ impl Default for ReapTimes {
     }
 }
 
-/// When the reaper looks for keys of databases that were flushed, in milliseconds since 1970.
+/// When the reaper looks for keys of flushed databases, in milliseconds since 1970.
 struct ReapTimes {
-    /// There is something to remove then; 0: now, `i64::MAX`: never.
+    /// The time at which there is something to remove; 0: now, `i64::MAX`: never.
     next: i64,
-    /// It pauses until then, whatever there is to remove.
+    /// The end of a pause, without regard to the rows to remove.
     earliest: i64,
-    /// A pass over the keys is under way: it goes on at `earliest`, and `next` is for the one
-    /// that follows.
+    /// A pass over the keys is under way: the pass goes on at `earliest`, and `next` is for the
+    /// following pass.
     in_pass: bool,
     /// There are blocks to remove.
     garbage: bool,
 }
 
-/// What the reaper is to do.
+/// The next work of the reaper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reaping {
     /// To walk over the keys.
     Keys,
-    /// To remove blocks that are garbage.
+    /// To remove garbage blocks.
     Garbage,
 }
 
@@ -42,7 +42,7 @@ pub struct ReapQueue {
 }
 
 impl ReapQueue {
-    /// Has the reaper look for keys to remove at this time, or earlier.
+    /// Makes the reaper look for keys to remove at this time, or earlier.
     pub fn no_later_than(&self, at_ms: i64) {
         let mut reap_at = self.times.lock().unpoisoned();
         if at_ms < reap_at.next {
@@ -51,24 +51,24 @@ impl ReapQueue {
         }
     }
 
-    /// For the reaper: it pauses until then.
+    /// For the reaper: pauses until this time.
     pub fn no_earlier_than(&self, at_ms: i64) {
         self.times.lock().unpoisoned().earliest = at_ms;
     }
 
-    /// For the reaper: the pass over the keys has ended that began when it was told to walk.
+    /// For the reaper: ends the pass over the keys that began with the order to walk.
     pub fn end_pass(&self) {
         self.times.lock().unpoisoned().in_pass = false;
     }
 
-    /// Has the reaper remove blocks that are garbage.
+    /// Makes the reaper remove garbage blocks.
     pub fn remove_garbage(&self) {
         self.times.lock().unpoisoned().garbage = true;
         self.changed.notify_all();
     }
 
-    /// For the reaper: waits until there is something to do, and forgets it, but for a pass over
-    /// the keys until that [has ended](ReapQueue::end_pass). `None` if the server stops.
+    /// For the reaper: waits until there is work, and removes the order, but a pass over the keys
+    /// is kept until the pass [has ended](ReapQueue::end_pass). `None` if the server stops.
     pub fn wait(&self, clock: &Clock, stop: &StopSignal) -> Option<Reaping> {
         let mut reap_at = self.times.lock().unpoisoned();
         loop {
@@ -99,7 +99,7 @@ impl ReapQueue {
 
     /// The server stops.
     pub fn wake(&self) {
-        // The reaper looks for the cause, then waits, under this lock: it does not sleep between.
+        // The reaper checks the cause and begins to wait under this lock, so no wake-up is lost.
         drop(self.times.lock().unpoisoned());
         self.changed.notify_all();
     }

@@ -1,11 +1,11 @@
-//! What was refused to a user is kept for ACL LOG.
+//! Keeps refusals of a user's requests for ACL LOG.
 
 use super::Shared;
 use crate::access::{Denied, DeniedEntry, Login, Reason};
 use crate::catalogue::names;
 use crate::clients::ClientEntry;
 
-/// Adds what was refused to the log.
+/// Adds a refusal to the log.
 pub fn note_in(
     shared: &Shared,
     (login, entry): (&Login, &ClientEntry),

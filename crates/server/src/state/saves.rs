@@ -1,6 +1,6 @@
-//! SAVE, BGSAVE and BGREWRITEAOF, which all take a checkpoint. What is acknowledged is on disk
-//! before it, and after it; it makes the log shorter, and the next start faster. BGSAVE and
-//! BGREWRITEAOF are answered at once, and a thread of its own takes the checkpoint.
+//! SAVE, BGSAVE and BGREWRITEAOF, which all take a checkpoint. Acknowledged changes are on disk
+//! before and after a checkpoint; a checkpoint makes the log shorter, and the next start faster.
+//! BGSAVE and BGREWRITEAOF are answered at once, and a dedicated thread takes the checkpoint.
 
 use hyades::{Database, Error};
 use hyades_platform::sync::Unpoisoned;
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// What has asked for a checkpoint.
+/// The command that has asked for a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SaveKind {
     /// SAVE and BGSAVE.
@@ -17,27 +17,27 @@ pub enum SaveKind {
     Rewrite,
 }
 
-/// How a checkpoint has begun that was asked for.
+/// How a requested checkpoint begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Begun {
-    /// It begins now.
+    /// The checkpoint begins now.
     Started,
-    /// It follows the one that is under way, which is of the other kind.
+    /// The checkpoint follows the running checkpoint of the other kind.
     Scheduled,
 }
 
 /// Checkpoints of one kind.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SaveStats {
-    /// Since when one has been under way.
+    /// Start of the running checkpoint.
     pub since: Option<Instant>,
-    /// One follows that.
+    /// Another checkpoint follows.
     pub is_scheduled: bool,
-    /// How many were taken.
+    /// The number of checkpoints taken.
     pub taken: u64,
-    /// How long the last one took.
+    /// Duration of the last checkpoint.
     pub last: Option<Duration>,
-    /// The last one has failed.
+    /// The last checkpoint has failed.
     pub has_failed: bool,
 }
 
@@ -45,9 +45,9 @@ pub struct SaveStats {
 struct SaveState {
     /// By [`SaveKind`].
     kinds: [SaveStats; 2],
-    /// What the thread is to begin with.
+    /// The next checkpoint for the thread.
     wanted: Option<SaveKind>,
-    /// How many checkpoints it has begun.
+    /// The number of checkpoints begun by the thread.
     begun: u64,
     stops: bool,
 }
@@ -62,7 +62,7 @@ impl SaveState {
     }
 }
 
-/// Checkpoints that clients have asked for: one at a time.
+/// Checkpoints requested by clients: at most one at a time.
 #[derive(Debug, Default)]
 pub struct Saves {
     state: Mutex<SaveState>,
@@ -74,18 +74,19 @@ impl Saves {
         self.state.lock().unpoisoned()
     }
 
-    /// What is known of a kind.
+    /// The state of a kind.
     pub fn stats(&self, kind: SaveKind) -> SaveStats {
         *self.lock().of(kind)
     }
 
-    /// How many checkpoints were begun in the background.
+    /// The number of checkpoints begun in the background.
     pub fn begun_in_background(&self) -> u64 {
         self.lock().begun
     }
 
-    /// Has the thread take a checkpoint: now, or, if it `may_follow`, after one of the other kind.
-    /// `None` if one of this kind is under way, or if it may not follow.
+    /// Makes the thread take a checkpoint: now, or, if the checkpoint `may_follow`, after a
+    /// checkpoint of the other kind. `None` if a checkpoint of this kind is under way, or if the
+    /// checkpoint may not follow.
     pub fn begin_in_background(&self, kind: SaveKind, may_follow: bool) -> Option<Begun> {
         let mut state = self.lock();
         if state.of(kind).since.is_some() {
@@ -101,8 +102,8 @@ impl Saves {
         Some(Begun::Started)
     }
 
-    /// For SAVE: takes a checkpoint on this thread; `changes` counts those since the last one.
-    /// `None` if another one is under way.
+    /// For SAVE: takes a checkpoint on this thread; `changes` counts the changes since the last
+    /// checkpoint. `None` if another checkpoint is under way.
     pub fn save(&self, database: &Database, changes: &AtomicU64) -> Option<Result<(), Error>> {
         let mut state = self.lock();
         if state.is_under_way() {
@@ -113,7 +114,7 @@ impl Saves {
         Some(self.take(database, changes, SaveKind::Save))
     }
 
-    /// Takes the checkpoint that was begun; what is scheduled follows it on the thread.
+    /// Takes the checkpoint already begun; a scheduled checkpoint follows on the thread.
     pub fn take(
         &self,
         database: &Database,
@@ -141,7 +142,7 @@ impl Saves {
         result
     }
 
-    /// Waits for a checkpoint that is to be taken in the background. `None` if the server stops.
+    /// Waits for a checkpoint to take in the background. `None` if the server stops.
     pub fn wait(&self) -> Option<SaveKind> {
         let mut state = self.lock();
         loop {

@@ -1,4 +1,4 @@
-//! Scripts that EVAL has sent, for EVALSHA, and those that run.
+//! Scripts sent by EVAL, for EVALSHA, and running scripts.
 
 use crate::script::{Flags, RunningScripts, Sha};
 use hyades_platform::sync::Unpoisoned;
@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
-/// Scripts of EVAL that are kept: the ones used last.
+/// The number of scripts of EVAL to keep: the last used scripts.
 const MOST_SCRIPTS: usize = 500;
 
-/// Bytes of scripts of EVAL that are kept, about.
+/// Bytes of scripts of EVAL to keep, about.
 const MOST_BYTES: usize = 16 << 20;
 
 /// A script.
@@ -20,28 +20,28 @@ const MOST_BYTES: usize = 16 << 20;
 pub struct KnownScript {
     /// The digest of the text.
     pub sha: Sha,
-    /// What the first line says, if it begins with `#!`.
+    /// The flags in the first line, if the line begins with `#!`.
     pub flags: Flags,
     text: Vec<u8>,
-    /// Where the text goes on behind the first line, if that begins with `#!`.
+    /// Start of the text behind a first line that begins with `#!`.
     begin: usize,
     used: AtomicU64,
 }
 
 impl KnownScript {
-    /// A script of a text, whose last `length` bytes are run.
+    /// A script of a text; only the last `length` bytes are run.
     pub fn new(sha: Sha, text: &[u8], length: usize, flags: Flags) -> KnownScript {
         let begin = text.len() - length;
         KnownScript { sha, flags, text: text.to_vec(), begin, used: AtomicU64::new(0) }
     }
 
-    /// The text without its first line, if that begins with `#!`.
+    /// The text without a first line that begins with `#!`.
     pub fn body(&self) -> &[u8] {
         &self.text[self.begin..]
     }
 }
 
-/// A script that is found by its text, without the digest of the text.
+/// A script to be found by its text, without the digest of the text.
 struct ByText(Arc<KnownScript>);
 
 impl Borrow<[u8]> for ByText {
@@ -67,14 +67,14 @@ impl Eq for ByText {}
 /// How long an event loop runs a script; another thread then begins the script anew.
 const SLICE: Duration = Duration::from_millis(2);
 
-/// The scripts that a server knows beside those that SCRIPT LOAD has kept.
+/// The scripts known to a server beside the scripts of SCRIPT LOAD.
 pub struct Scripts {
     known: RwLock<Known>,
     /// Counts uses.
     clock: AtomicU64,
-    /// The number of scripts that SCRIPT LOAD has kept, and their bytes.
+    /// The number of scripts kept by SCRIPT LOAD, and their bytes.
     loaded: (AtomicI64, AtomicI64),
-    /// Those that can be killed.
+    /// Scripts that can be killed.
     pub running: RunningScripts,
     slice_ms: AtomicU64,
 }
@@ -105,7 +105,7 @@ impl Scripts {
         Duration::from_millis(self.slice_ms.load(Relaxed))
     }
 
-    /// Has loops run all scripts to their ends: what happens does not depend on the time.
+    /// Makes loops run all scripts to their ends: the results do not depend on the time.
     #[cfg(feature = "torture")]
     pub fn run_whole(&self) {
         self.slice_ms.store(u64::from(u32::MAX), Relaxed);
@@ -117,7 +117,7 @@ impl Scripts {
         Some(self.used(found))
     }
 
-    /// The same by its text.
+    /// A script of EVAL, by its text.
     pub fn find_text(&self, text: &[u8]) -> Option<Arc<KnownScript>> {
         let found = self.known.read().unpoisoned().by_text.get(text)?.0.clone();
         Some(self.used(found))
@@ -128,7 +128,7 @@ impl Scripts {
         script
     }
 
-    /// Keeps a script of EVAL. The one used longest ago goes if there are too many.
+    /// Keeps a script of EVAL. Beyond the limits the least recently used script is removed.
     pub fn add(&self, script: Arc<KnownScript>) {
         let script = self.used(script);
         let mut known = self.known.write().unpoisoned();
@@ -154,13 +154,14 @@ impl Scripts {
         *self.known.write().unpoisoned() = Known::default();
     }
 
-    /// SCRIPT LOAD has kept scripts, or SCRIPT FLUSH has removed some: how many, and their bytes.
+    /// Counts scripts kept by SCRIPT LOAD, or removed by SCRIPT FLUSH: their number, and their
+    /// bytes.
     pub fn count_loaded(&self, (scripts, bytes): (i64, i64)) {
         self.loaded.0.fetch_add(scripts, Relaxed);
         self.loaded.1.fetch_add(bytes, Relaxed);
     }
 
-    /// The number of scripts, and their bytes. One that EVAL has sent as well as SCRIPT LOAD counts
+    /// The number of scripts, and their bytes. A script sent by both EVAL and SCRIPT LOAD counts
     /// twice.
     pub fn count(&self) -> (usize, usize) {
         let known = self.known.read().unpoisoned();

@@ -1,33 +1,33 @@
-//! The commands that took long, for SLOWLOG.
+//! The slow commands, for SLOWLOG.
 
 use hyades_platform::sync::Unpoisoned;
 use std::collections::VecDeque;
 use std::sync::Mutex;
 
-/// Arguments of a command that are kept, with its name.
+/// Number of kept arguments of a command, with its name.
 const MOST_ARGUMENTS: usize = 32;
 
-/// Bytes of an argument that are kept.
+/// Number of kept bytes of an argument.
 const MOST_BYTES: usize = 128;
 
-/// A command that took long.
+/// A slow command.
 #[derive(Clone, Debug)]
 pub struct SlowEntry {
-    /// Its number, counted from 0 since the server was started.
+    /// The number of the entry, counted from 0 since the start of the server.
     pub id: u64,
-    /// When it had run, in seconds since 1970.
+    /// The time of the end of the run, in seconds since 1970.
     pub at_seconds: u64,
-    /// How long it ran, in microseconds.
+    /// Duration of the run, in microseconds.
     pub micros: u64,
-    /// Its name and arguments, as far as they are kept.
+    /// The name and arguments, as far as kept.
     pub args: Vec<Vec<u8>>,
-    /// The address of its client.
+    /// The address of the client.
     pub address: String,
-    /// The name of its client.
+    /// The name of the client.
     pub name: String,
 }
 
-/// What is kept of a command's name and arguments; `shown` is what may be seen of each.
+/// The kept part of a command's name and arguments; `shown` returns the visible part of each.
 pub fn kept<'a>(args: &[&'a [u8]], shown: impl Fn(usize) -> &'a [u8]) -> Vec<Vec<u8>> {
     let is_cut = args.len() > MOST_ARGUMENTS;
     let whole = if is_cut { MOST_ARGUMENTS - 1 } else { args.len() };
@@ -53,12 +53,12 @@ struct Kept {
     entries: VecDeque<SlowEntry>,
 }
 
-/// The last of them.
+/// The last slow commands.
 #[derive(Default)]
 pub struct SlowLog(Mutex<Kept>);
 
 impl SlowLog {
-    /// Adds an entry, whose number is given here; `most` are kept.
+    /// Adds an entry, with a number given here; the last `most` entries are kept.
     pub fn add(&self, entry: SlowEntry, most: usize) {
         let mut kept = self.0.lock().unpoisoned();
         let id = kept.next;
@@ -67,17 +67,17 @@ impl SlowLog {
         kept.entries.truncate(most);
     }
 
-    /// The last ones, the newest first.
+    /// The last entries, the newest first.
     pub fn last(&self, count: usize) -> Vec<SlowEntry> {
         self.0.lock().unpoisoned().entries.iter().take(count).cloned().collect()
     }
 
-    /// Their number.
+    /// The number of entries.
     pub fn len(&self) -> usize {
         self.0.lock().unpoisoned().entries.len()
     }
 
-    /// Forgets all of them. Their numbers go on.
+    /// Removes all entries. The numbering goes on.
     pub fn clear(&self) {
         self.0.lock().unpoisoned().entries.clear();
     }

@@ -1,4 +1,4 @@
-//! DEBUG SLEEP: for a time all event loops stand still, as the one thread of Redis does. No client
+//! DEBUG SLEEP: for a time all event loops stand still, like the single thread of Redis. No client
 //! is read, run or written meanwhile; other threads go on.
 
 use hyades_platform::sync::Unpoisoned;
@@ -6,21 +6,23 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// The longest that one command may ask for, in seconds.
+/// The longest sleep of a command, in seconds.
 pub const LONGEST_SLEEP: f64 = 3_600.0;
 
-/// Until when all event loops stand still.
+/// The end of the standstill of all event loops.
 #[derive(Debug, Default)]
 pub struct Standstill {
-    /// Whether they may: looked at before each connection is served, and written under the lock.
+    /// Whether there may be a standstill: read before each connection is served, and written under
+    /// the lock.
     may_be: AtomicBool,
     until: Mutex<Option<Instant>>,
-    /// The end of the last one, in milliseconds since 1970.
+    /// The end of the last standstill, in milliseconds since 1970.
     last_end_ms: AtomicI64,
 }
 
 impl Standstill {
-    /// Begins one, at this time of the wall clock. Two at once take as long as one after the other.
+    /// Begins a standstill, at this time of the wall clock. Two concurrent standstills take the sum
+    /// of their times.
     pub fn begin(&self, time: Duration, now_ms: i64) {
         let mut until = self.until.lock().unpoisoned();
         let now = Instant::now();
@@ -31,13 +33,13 @@ impl Standstill {
         self.may_be.store(true, Relaxed);
     }
 
-    /// When the last one ends or has ended, in milliseconds since 1970. Up to then no client was
-    /// heard.
+    /// The end of the last standstill, past or future, in milliseconds since 1970. Until then no
+    /// client was read.
     pub fn last_end_ms(&self) -> i64 {
         self.last_end_ms.load(Relaxed)
     }
 
-    /// The time that is left, if there is one now.
+    /// The rest of the present standstill, if any.
     #[inline]
     pub fn left(&self) -> Option<Duration> {
         if !self.may_be.load(Relaxed) {

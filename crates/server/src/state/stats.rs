@@ -1,4 +1,4 @@
-//! What is counted and measured, for INFO and the metrics.
+//! Counters and measurements, for INFO and the metrics.
 
 use super::command_stats::CommandStats;
 use super::counters::Counters;
@@ -13,29 +13,30 @@ use std::sync::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-/// What is counted and measured.
+/// Counters and measurements.
 #[derive(Default)]
 pub struct Stats {
     /// Counters.
     pub counters: Counters,
-    /// Rates of some of them.
+    /// Rates of some counters.
     pub rates: Rates,
     /// Calls and times of commands.
     pub commands: CommandStats,
-    /// Times from the commit of a transaction to its acknowledgement, where it waited for the disk.
+    /// Times from the commit of a transaction to its acknowledgement, if the transaction waited for
+    /// the disk.
     pub acknowledged: TimeHistogram,
-    /// Commands that took long.
+    /// Slow commands.
     pub slow_log: SlowLog,
-    /// Commands that took as long as `latency-monitor-threshold` says.
+    /// Commands that take at least `latency-monitor-threshold`.
     pub latency_events: LatencyEvents,
-    /// Clients whose encryption has failed.
+    /// Clients with failed encryption.
     pub failed_handshakes: FailedHandshakes,
     /// Error replies by their first word.
     pub errors: Mutex<BTreeMap<String, u64>>,
 }
 
 impl Stats {
-    /// A transaction has been acknowledged so long after its commit.
+    /// Notes the time of a transaction from its commit to its acknowledgement.
     pub fn note_acknowledged(&self, time: Duration) {
         let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         self.acknowledged.add(nanos);

@@ -1,4 +1,4 @@
-//! The end of a server: why it stops, and waiting for that.
+//! The end of a server: the cause, and the wait for the end.
 
 use hyades_platform::sync::Unpoisoned;
 use std::sync::{Condvar, Mutex};
@@ -7,9 +7,9 @@ use std::time::Duration;
 /// Why a server stops.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stopping {
-    /// It was asked to.
+    /// The server was asked to stop.
     Asked,
-    /// Its log failed, or it could not be opened.
+    /// The log failed, or the database could not be opened.
     Failed(String),
 }
 
@@ -27,7 +27,7 @@ impl StopSignal {
         self.stopped.notify_all();
     }
 
-    /// Why the server stops, if it does.
+    /// The cause of the stop of the server, if any.
     pub fn cause(&self) -> Option<Stopping> {
         self.cause.lock().unpoisoned().clone()
     }

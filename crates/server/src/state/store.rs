@@ -1,4 +1,4 @@
-//! The database of a server: its opening, the numbers of its keys, and its checkpoints.
+//! The database of a server: opening, numbers of keys, and checkpoints.
 
 use super::saves::Saves;
 use super::timers::Timers;
@@ -13,50 +13,50 @@ use std::time::{Duration, UNIX_EPOCH};
 /// How the names of a checkpoint's files begin.
 const PART_PREFIX: &[u8] = b"checkpoint-";
 
-/// A database that is open.
+/// An open database.
 pub struct Opened {
     /// The database.
     pub database: Database,
-    /// Its tables.
+    /// The tables of the database.
     pub tables: Tables,
 }
 
-/// What opening the database took, and found.
+/// Time and results of the opening of the database.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Opening {
-    /// How long it took.
+    /// Duration of the opening.
     pub time: Duration,
-    /// How long counting the keys took, of that.
+    /// Duration of the count of keys, as part of the opening.
     pub counting: Duration,
-    /// Keys that had not expired.
+    /// Keys not yet expired.
     pub keys: u64,
-    /// Keys that had.
+    /// Expired keys.
     pub expired: u64,
-    /// Hashes whose fields might expire.
+    /// Hashes with fields that might expire.
     pub timed_hashes: u64,
 }
 
-/// The database, once it is open, and what is known of it.
+/// The database, once open, and data about the database.
 #[derive(Default)]
 pub struct Store {
-    /// The database, once it is open.
+    /// The database, once open.
     pub opened: OnceLock<Opened>,
-    /// What opening it took, and found.
+    /// Time and results of the opening.
     pub opening: OnceLock<Opening>,
-    /// How far recovery has got.
+    /// Progress of recovery.
     pub progress: Mutex<Option<Progress>>,
     /// Numbers of keys.
     pub counts: KeyCounts,
     /// When keys expire.
     pub timers: Timers,
-    /// Checkpoints that clients ask for.
+    /// Checkpoints requested by clients.
     pub saves: Saves,
-    /// When a checkpoint was taken last, in seconds since 1970, and how many had been.
+    /// The number of checkpoints taken, and the time of the last, in seconds since 1970.
     last_save: Mutex<Option<(u64, i64)>>,
 }
 
 impl Store {
-    /// How far recovery has got, in words.
+    /// Progress of recovery, in words.
     pub fn loading(&self) -> String {
         let progress = self.progress.lock().unpoisoned().clone();
         let Some(progress) = progress else { return "the database is being opened".to_string() };
@@ -67,14 +67,14 @@ impl Store {
         }
     }
 
-    /// Why the log has failed, if it has.
+    /// The cause of the failure of the log, if any.
     pub fn log_failure(&self) -> Option<String> {
         let log = self.opened.get()?.database.log()?;
         log.poisoned().map(|poisoned| poisoned.cause.to_string())
     }
 
-    /// When the newest checkpoint was written, in seconds since 1970; before there is one, when the
-    /// server was started.
+    /// The time of the newest checkpoint, in seconds since 1970; before the first checkpoint, the
+    /// start of the server.
     pub fn last_save_seconds(&self, dir: &Path, started: i64) -> i64 {
         let Some(opened) = self.opened.get() else { return started };
         let taken = opened.database.checkpoints().taken;
@@ -90,7 +90,7 @@ impl Store {
     }
 }
 
-/// When the newest checkpoint in a directory was written, by its files.
+/// The time at which the newest checkpoint in a directory was written, by its files.
 fn newest_checkpoint(dir: &Path) -> Option<i64> {
     let files = std::fs::read_dir(dir).ok()?.flatten();
     let parts = files.filter(|file| file.file_name().as_encoded_bytes().starts_with(PART_PREFIX));
@@ -135,7 +135,7 @@ mod tests {
         age();
         let shared = opened();
         assert!((now() - 1_000 - shared.last_save_seconds()).abs() < 60);
-        // It is read again after the next one, and only then.
+        // The time is read again after the next checkpoint, and only then.
         database.checkpoint().unwrap();
         assert!((now() - shared.last_save_seconds()).abs() < 60);
         age();

@@ -1,4 +1,5 @@
-//! Timers of keys that expire, on their way to the thread that turns the wheel (`upkeep/expiry`).
+//! Timers of keys with an expiry, on their way to the thread that turns the wheel
+//! (`upkeep/expiry`).
 
 use crate::data::expiries::Expiries;
 use hyades_platform::sync::Unpoisoned;
@@ -12,10 +13,10 @@ const MOST_NEW_BYTES: usize = 256 << 10;
 /// The shortest span of a bucket of the wheel, in milliseconds.
 pub const FINEST_MS: i64 = 1 << DIGIT_BITS;
 
-/// Bits of the time that the finest bucket spans, and of a digit.
+/// Bits of the span of the finest bucket, and of a digit.
 pub const DIGIT_BITS: u32 = 6;
 
-/// Timers on their way to the thread that turns the wheel, and what INFO tells of that.
+/// Timers on their way to the thread that turns the wheel, and numbers about the wheel for INFO.
 #[derive(Default)]
 pub struct Timers {
     new: Mutex<NewTimers>,
@@ -30,9 +31,9 @@ pub struct Timers {
 #[derive(Default)]
 struct NewTimers {
     expiries: Expiries,
-    /// The thread sleeps until then, in milliseconds since 1970; 0 if it does not.
+    /// The thread sleeps until this time, in milliseconds since 1970; 0 while awake.
     sleeps_until: i64,
-    /// There is something else to look at.
+    /// There is another reason to wake up.
     is_called: bool,
 }
 
@@ -41,15 +42,15 @@ struct NewTimers {
 pub struct TimerNumbers {
     /// Timers.
     pub timers: AtomicU64,
-    /// Bytes that they take.
+    /// Bytes of all timers.
     pub bytes: AtomicU64,
-    /// Timers that are due, and whose keys were not looked up yet.
+    /// Due timers of keys not yet looked up.
     pub due: AtomicU64,
-    /// Milliseconds since the first of them was due.
+    /// Milliseconds since the first due timer was due.
     pub late_ms: AtomicU64,
     /// Sweeps.
     pub sweeps: AtomicU64,
-    /// Milliseconds of a processor that the thread has used.
+    /// Milliseconds of a processor used by the thread.
     pub cpu_ms: AtomicU64,
 }
 
@@ -76,7 +77,7 @@ impl Timers {
         self.generations.load(Relaxed)
     }
 
-    /// Has the thread look whether it is to stop, or whether the database is open.
+    /// Makes the thread check whether to stop, or whether the database is open.
     pub fn wake(&self) {
         let mut new = self.new.lock().unpoisoned();
         new.is_called = true;
@@ -84,12 +85,12 @@ impl Timers {
         self.added.notify_all();
     }
 
-    /// Takes what was added.
+    /// Takes the added timers.
     pub fn take(&self) -> Expiries {
         std::mem::take(&mut self.new.lock().unpoisoned().expiries)
     }
 
-    /// Waits until `until_ms`, or until a timer was added that is due before.
+    /// Waits until `until_ms`, or until a timer with an earlier time is added.
     pub fn wait(&self, now_ms: i64, until_ms: i64) {
         let mut new = self.new.lock().unpoisoned();
         let first = new.expiries.iter().map(|expiry| expiry.at_ms).min();

@@ -1,4 +1,4 @@
-//! The memory that counts for `maxmemory`, and what happens when there is none left.
+//! The memory that counts for `maxmemory`, and the measures when no memory is left.
 
 use super::Shared;
 use hyades::{Abort, Session, Transaction};
@@ -11,7 +11,7 @@ const COUNTED_MS: i64 = 10;
 /// While writes are refused, sleeping loops are woken at this interval, in milliseconds.
 const WOKEN_MS: i64 = 100;
 
-/// Empty transactions of a loop in a turn. Each frees a share of what is to be freed.
+/// Empty transactions of a loop in a turn. Each transaction frees a share of the removed rows.
 const EMPTY_TRANSACTIONS: u32 = 8;
 
 impl Shared {
@@ -23,7 +23,7 @@ impl Shared {
         }
     }
 
-    /// Bytes that the program has allocated and not freed; if it does not say, those of its pages.
+    /// Bytes allocated and not freed by the program; if unknown, the bytes of its pages.
     pub fn allocated_memory(&self) -> u64 {
         match self.settings.memory_counter() {
             Some(allocated) => allocated(),
@@ -31,8 +31,7 @@ impl Shared {
         }
     }
 
-    /// Bytes of the buffers of all log streams: they are allocated at the start, whatever there is
-    /// to write.
+    /// Bytes of the buffers of all log streams: allocated at the start, whatever there is to write.
     pub fn log_buffers(&self) -> u64 {
         let log = self.store.opened.get().and_then(|opened| opened.database.log());
         log.map_or(0, |log| (log.streams() * log.buffer_bytes()) as u64)
@@ -47,17 +46,17 @@ impl Shared {
         memory.resident.load(Relaxed)
     }
 
-    /// The memory of a server without data is what is used now.
+    /// Notes the present memory as the memory of a server without data.
     pub fn note_memory_at_start(&self) {
         self.limits.memory.at_start.store(self.used_memory(), Relaxed);
     }
 
-    /// That memory, in bytes; 0 before it is known.
+    /// The memory of a server without data, in bytes; 0 before it is known.
     pub fn memory_at_start(&self) -> u64 {
         self.limits.memory.at_start.load(Relaxed)
     }
 
-    /// Bytes of removed rows that are about to be freed. No command is refused for them.
+    /// Bytes of removed rows that are about to be freed. No command is refused for these bytes.
     pub fn removed_memory(&self) -> u64 {
         #[cfg(test)]
         if let Some(removed) = self.limits.memory.removed.get() {
@@ -73,8 +72,8 @@ impl Shared {
         most > 0 && self.used_memory().saturating_sub(self.removed_memory()) > most
     }
 
-    /// A command was refused since there is no memory left: loops that sleep may have something to
-    /// free.
+    /// Wakes sleeping loops after a command was refused for lack of memory: the loops may have rows
+    /// to free.
     pub fn note_out_of_memory(&self) {
         let (woken, now) = (&self.limits.memory.woken_ms, self.clock.now_ms());
         if now - woken.load(Relaxed) >= WOKEN_MS {
@@ -83,11 +82,11 @@ impl Shared {
         }
     }
 
-    /// If there is no memory left, frees some of what a loop's transactions have deleted.
+    /// If no memory is left, frees some rows deleted by a loop's transactions.
     pub fn free_deleted(&self, session: &mut Session) {
         if self.is_out_of_memory() {
             for _ in 0..EMPTY_TRANSACTIONS {
-                // What fails here fails again at the next command, which tells it.
+                // A failure here occurs again at the next command, which reports the error.
                 let _ = session.attempt(|_: &Transaction<'_>| Ok::<(), Abort>(()));
             }
         }

@@ -1,4 +1,4 @@
-//! What connects clients, threads and other servers.
+//! Connections between clients, threads and other servers.
 
 use super::migration::{KeptTargets, Lookups};
 use crate::clients::channels::Channels;
@@ -12,21 +12,21 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::task::Waker;
 
-/// What connects clients, threads and other servers.
+/// Connections between clients, threads and other servers.
 pub struct Wiring {
     /// Publish and subscribe.
     pub channels: Arc<Channels>,
     /// Clients that monitor.
     pub monitors: Arc<Monitors>,
-    /// Clients that are told of written keys.
+    /// Clients to be told of written keys.
     pub tracking: Arc<Tracking>,
     /// Clients that wait for an element.
     pub waiting: Arc<WaitQueues>,
     /// Connections to the targets of MIGRATE.
     pub targets: KeptTargets,
-    /// Look-ups of their names.
+    /// Look-ups of the names of targets.
     pub lookups: Lookups,
-    /// The port that is listened to.
+    /// The listening port.
     pub port: AtomicU64,
     /// The listening addresses.
     pub listening: ListeningPlaces,
@@ -35,7 +35,7 @@ pub struct Wiring {
 }
 
 impl Wiring {
-    /// Between clients, for whose messages these limits hold.
+    /// Wiring between clients, with limits for their messages from the settings.
     pub fn new(settings: &Settings) -> Wiring {
         let limits = &settings.output_limits;
         Wiring {
@@ -51,7 +51,7 @@ impl Wiring {
         }
     }
 
-    /// Adds a thread that is woken when something changes for all.
+    /// Adds a thread to be woken at changes for all threads.
     pub fn add_waker(&self, waker: Waker) {
         self.wakers.lock().unpoisoned().push(waker);
     }

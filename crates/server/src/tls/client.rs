@@ -1,4 +1,4 @@
-//! The side of a client, which asks once.
+//! The side of a client with a single request.
 
 use super::files::{certificates, private_key};
 use crate::config::PingTls;
@@ -12,7 +12,7 @@ use rustls::{
 use std::io::{Read, Write};
 use std::sync::Arc;
 
-/// Takes any certificate of a server; what is said on the connection is encrypted for its key.
+/// Accepts any certificate of a server; bytes on the connection are encrypted for the server's key.
 #[derive(Debug)]
 struct AnyCertificate(Arc<CryptoProvider>);
 
@@ -53,7 +53,7 @@ impl ServerCertVerifier for AnyCertificate {
     }
 }
 
-/// The configuration of a client that asks so.
+/// The configuration of a client.
 fn configuration(how: &PingTls) -> Result<ClientConfig, String> {
     let provider = Arc::new(ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider.clone())
@@ -95,10 +95,10 @@ fn configuration(how: &PingTls) -> Result<ClientConfig, String> {
 pub struct TlsClient(ClientConnection);
 
 impl TlsClient {
-    /// Of a connection to this host.
+    /// The TLS client of a connection to this host.
     ///
     /// # Errors
-    /// A file is not what it should be, or no certificate can name the host.
+    /// A file has a wrong content, or no certificate can name the host.
     pub fn new(host: &str, how: &PingTls) -> Result<TlsClient, String> {
         let name = ServerName::try_from(host.to_string());
         let name = name.map_err(|_| format!("{host:?} is no name that a certificate can have"))?;
@@ -106,8 +106,7 @@ impl TlsClient {
         Ok(TlsClient(connection.map_err(|error| error.to_string())?))
     }
 
-    /// Says something to the server at the other end of a socket, and reads an answer of this
-    /// length.
+    /// Sends bytes to the server at the other end of a socket, and reads an answer of this length.
     ///
     /// # Errors
     /// The connection ends before, or the certificate of the server is not to be trusted.

@@ -1,4 +1,4 @@
-//! The files that TLS needs, and what is said if they are not what they should be.
+//! The files for TLS, and the errors for wrong files.
 
 use crate::config::{ClientCertificates, TlsSettings};
 use rustls::crypto::ring;
@@ -10,10 +10,10 @@ use rustls::{Error, RootCertStore, version};
 use std::path::Path;
 use std::sync::Arc;
 
-/// What stands in a key that needs a passphrase.
+/// The mark of a key with a passphrase.
 const ENCRYPTED: &[u8] = b"ENCRYPTED";
 
-/// Reads a file that a setting names.
+/// Reads a file named by a setting.
 fn content(setting: &str, file: &Path) -> Result<Vec<u8>, String> {
     if file.as_os_str().is_empty() {
         return Err(format!("tls-port needs {setting}: name a file in PEM format"));
@@ -58,7 +58,7 @@ pub fn private_key(setting: &str, file: &Path) -> Result<PrivateKeyDer<'static>,
     })
 }
 
-/// What looks at the certificates of clients.
+/// The verifier of the certificates of clients.
 fn verifier(settings: &TlsSettings) -> Result<Option<Arc<dyn ClientCertVerifier>>, String> {
     if settings.clients == ClientCertificates::NotAsked {
         return Ok(None);
@@ -84,7 +84,7 @@ fn verifier(settings: &TlsSettings) -> Result<Option<Arc<dyn ClientCertVerifier>
     builder.build().map(Some).map_err(|error| wrong(&error))
 }
 
-/// The configuration of these settings.
+/// The configuration for the settings.
 pub fn configuration(settings: &TlsSettings) -> Result<ServerConfig, String> {
     let chain = certificates("tls-cert-file", &settings.certificate)?;
     let key = private_key("tls-key-file", &settings.key)?;

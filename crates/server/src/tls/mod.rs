@@ -1,8 +1,8 @@
 //! TLS between a socket and a conversation, without either: bytes of the network in, bytes of the
-//! client out, and the other way round.
+//! client out, and in reverse.
 //!
 //! Both ways are bounded: at most one record is incomplete, and at most [`MOST_SEALED`] bytes are
-//! encrypted before the socket has taken those before them.
+//! encrypted before the socket has taken earlier bytes.
 
 mod client;
 mod files;
@@ -15,47 +15,47 @@ use std::io::{BufRead, Write};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A client has shaken hands after this time, or it is disconnected.
+/// Time for the handshake of a client, before the client is disconnected.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
-/// Most bytes that are encrypted at once.
+/// Most bytes encrypted at once.
 const MOST_SEALED: usize = 64 << 10;
 
-/// An empty buffer that is larger is freed.
+/// A larger empty buffer is freed.
 const KEPT: usize = 4 << 10;
 
 /// The first byte of a client that speaks TLS.
 const HANDSHAKE_RECORD: u8 = 22;
 
-/// Why a connection is closed that does not begin as TLS does.
+/// The reason to close a connection that does not begin with TLS.
 const NOT_TLS: &str = "the client does not speak TLS";
 
-/// How the connections of a server are encrypted.
+/// The encryption of the connections of a server.
 pub struct Encryption(Arc<ServerConfig>);
 
 impl Encryption {
-    /// Reads the files that the settings name.
+    /// Reads the files named by the settings.
     ///
     /// # Errors
-    /// Says which file is wrong, what was expected, and what to do.
+    /// Names the wrong file, the expected content, and the remedy.
     pub fn new(settings: &TlsSettings) -> Result<Encryption, String> {
         let mut config = files::configuration(settings)?;
         config.ignore_client_order = settings.prefers_own_suites;
-        // A session that goes on later would not look at its certificate again.
+        // A resumed session would not check its certificate again.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
         config.max_early_data_size = 0;
         Ok(Encryption(Arc::new(config)))
     }
 
-    /// A connection that begins.
+    /// A new connection.
     ///
     /// # Errors
-    /// It cannot be encrypted.
+    /// The connection cannot be encrypted.
     pub fn stream(&self) -> Result<TlsStream, String> {
         let connection = ServerConnection::new(self.0.clone());
         let mut connection = connection.map_err(|error| error.to_string())?;
-        // What is written is taken out at once.
+        // Written bytes are taken out at once.
         connection.set_buffer_limit(None);
         Ok(TlsStream {
             connection,
@@ -74,23 +74,23 @@ pub struct TlsStream {
     connection: ServerConnection,
     /// Encrypted bytes for the socket.
     sealed: Vec<u8>,
-    /// Bytes of `sealed` that were sent.
+    /// Bytes of `sealed` already sent.
     sent: usize,
     /// A byte has arrived.
     has_begun: bool,
-    /// The client has said that it sends no more.
+    /// The client has announced the end of its bytes.
     has_ended: bool,
-    /// The client was told that no more is sent, or what went wrong.
+    /// The client was told the end of the server's bytes, or the fault.
     is_closed: bool,
-    /// Until when the client has to have shaken hands.
+    /// The deadline for the handshake.
     deadline: Instant,
 }
 
 impl TlsStream {
-    /// Decrypts bytes of the socket, and passes on what the client has said.
+    /// Decrypts bytes of the socket, and passes on the client's bytes.
     ///
     /// # Errors
-    /// They are not what TLS demands; the client is to be told by [`TlsStream::output`].
+    /// The bytes violate TLS; the client is to be told by [`TlsStream::output`].
     pub fn receive(&mut self, bytes: &[u8], mut take: impl FnMut(&[u8])) -> Result<(), String> {
         if !self.has_begun && bytes.first().is_some_and(|first| *first != HANDSHAKE_RECORD) {
             self.is_closed = true;
@@ -102,11 +102,11 @@ impl TlsStream {
             let before = rest.len();
             let taken = self.connection.read_tls(&mut rest);
             let processed = self.connection.process_new_packets();
-            // Of a handshake, or what is wrong.
+            // Bytes of a handshake, or of an alert.
             self.take_sealed();
             let processed = taken.map_err(|error| error.to_string()).and_then(|_| {
                 let state = processed.map_err(|error| error.to_string())?;
-                // It takes something, or this would not end.
+                // The connection takes some bytes, or the loop would not end.
                 if rest.len() == before { Err("a record is too long".into()) } else { Ok(state) }
             });
             let state = processed.inspect_err(|_| self.is_closed = true)?;
@@ -123,7 +123,7 @@ impl TlsStream {
         Ok(())
     }
 
-    /// Encrypts the first of these bytes if the socket has taken all before. Returns their number.
+    /// Encrypts the first of the bytes if the socket has taken all before. Returns their number.
     pub fn seal(&mut self, said: &[u8]) -> usize {
         if !self.output().is_empty() || self.is_closed || self.is_handshaking() {
             return 0;
@@ -140,12 +140,12 @@ impl TlsStream {
         }
     }
 
-    /// What the socket is to send.
+    /// Bytes for the socket to send.
     pub fn output(&self) -> &[u8] {
         &self.sealed[self.sent..]
     }
 
-    /// The socket has sent a number of these bytes.
+    /// Notes a number of bytes sent by the socket.
     pub fn sent(&mut self, bytes: usize) {
         self.sent += bytes;
         debug_assert!(self.sent <= self.sealed.len());
@@ -158,7 +158,7 @@ impl TlsStream {
         }
     }
 
-    /// Tells the client that no more is sent.
+    /// Tells the client the end of the server's bytes.
     pub fn close(&mut self) {
         if !self.is_closed {
             self.is_closed = true;
@@ -167,23 +167,23 @@ impl TlsStream {
         }
     }
 
-    /// Whether the client has said that it sends no more. Where the socket ends without that,
-    /// the end of what the client has sent may be cut off.
+    /// Whether the client has announced the end of its bytes. If the socket ends without the
+    /// announcement, the last bytes of the client may be cut off.
     pub fn has_ended(&self) -> bool {
         self.has_ended
     }
 
-    /// Whether the client was told that no more is sent.
+    /// Whether the client was told the end of the server's bytes.
     pub fn is_closed(&self) -> bool {
         self.is_closed
     }
 
-    /// Whether the client has not shaken hands yet.
+    /// Whether the handshake of the client is not complete yet.
     pub fn is_handshaking(&self) -> bool {
         self.connection.is_handshaking()
     }
 
-    /// Until when the client has to have shaken hands, if it has not.
+    /// The deadline for the client's handshake, if not complete.
     pub fn deadline(&self) -> Option<Instant> {
         self.is_handshaking().then_some(self.deadline)
     }

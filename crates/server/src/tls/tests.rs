@@ -43,7 +43,7 @@ fn made() -> &'static Made {
     })
 }
 
-/// What a client has for the server.
+/// The client's bytes for the server.
 fn client_output(client: &mut ClientConnection) -> Vec<u8> {
     let mut out = Vec::new();
     while client.wants_write() {
@@ -52,7 +52,7 @@ fn client_output(client: &mut ClientConnection) -> Vec<u8> {
     out
 }
 
-/// Gives the client what the server has for it, in steps of this size.
+/// Gives the client the server's bytes, in steps of this size.
 fn to_client(client: &mut ClientConnection, server: &mut TlsStream, step: usize) -> Vec<u8> {
     let mut heard = Vec::new();
     while !server.output().is_empty() {
@@ -65,7 +65,7 @@ fn to_client(client: &mut ClientConnection, server: &mut TlsStream, step: usize)
     heard
 }
 
-/// A client and a server that have shaken hands in steps of this size.
+/// A client and a server after a handshake in steps of this size.
 fn shaken(
     version: &'static SupportedProtocolVersion,
     step: usize,
@@ -95,7 +95,7 @@ fn bytes_arrive_one_by_one_in_both_versions() {
         assert_eq!(heard, b"PING\r\n");
         assert_eq!(server.seal(b"+PONG\r\n"), 7);
         assert_eq!(to_client(&mut client, &mut server, 1), b"+PONG\r\n");
-        // Both say that they end.
+        // Both announce their ends.
         client.send_close_notify();
         server.receive(&client_output(&mut client), |_| panic!("nothing was said")).unwrap();
         assert!(server.has_ended() && !server.is_closed());
@@ -104,12 +104,12 @@ fn bytes_arrive_one_by_one_in_both_versions() {
         assert_eq!(server.seal(b"later"), 0, "more is not said");
         assert_eq!(to_client(&mut client, &mut server, 1), b"last");
         assert_eq!(client.reader().read(&mut [0]).unwrap(), 0, "the end was told");
-        // What comes behind the end is not heard.
+        // Bytes behind the end are not passed on.
         server.receive(b"anything", |_| panic!("nothing was said")).unwrap();
     }
 }
 
-/// However much there is to say, a bounded part of it is encrypted before that is sent.
+/// For any number of bytes to send, a bounded part is encrypted before the part is sent.
 #[test]
 fn what_is_encrypted_and_not_sent_is_bounded() {
     let (mut client, mut server) = shaken(&TLS13, 4_096);
@@ -129,8 +129,8 @@ fn what_is_encrypted_and_not_sent_is_bounded() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// A byte of the network is changed: what is heard is the begin of what was said. (A version
-    /// in a record's header means nothing, and a length that has grown waits for more.)
+    /// A byte of the network is changed: the received bytes are the start of the sent bytes. (A
+    /// version in a record's header has no meaning, and a grown length waits for more.)
     #[test]
     fn what_is_changed_on_the_way_is_not_heard(
         texts in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..40), 1..6),
@@ -160,7 +160,7 @@ proptest! {
         prop_assert!(!failed || server.is_closed());
     }
 
-    /// Any bytes: an error, or more are needed. A client that speaks no TLS is told nothing.
+    /// Any bytes: an error, or more bytes are needed. A client without TLS is sent nothing.
     #[test]
     fn any_bytes_are_refused_or_wait(bytes: Vec<u8>, as_tls: bool, step in 1usize..9) {
         let mut server = made().encryption.stream().unwrap();
@@ -177,7 +177,7 @@ proptest! {
     }
 }
 
-/// Each file that is wrong is named, with what was expected of it.
+/// Each wrong file is named, with the expected content.
 #[test]
 fn wrong_files_are_named_with_what_to_do() {
     let (dir, authority) = (made().dir.path(), &made().authority);

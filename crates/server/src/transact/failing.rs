@@ -1,13 +1,13 @@
-//! What clients are told if the engine fails.
+//! Errors for clients if the engine fails.
 
 use crate::state::Shared;
 use hyades::Error;
 
-/// What is replied for a transaction whose record may be on disk or not.
+/// The reply for a transaction whose record may be on disk or not.
 pub const OUTCOME_UNKNOWN: &str = "OUTCOMEUNKNOWN the log failed before this was durable: after \
                                    the restart it is there whole or not at all";
 
-/// What is replied if the engine fails.
+/// The reply if the engine fails.
 pub fn failure(shared: &Shared, error: Error) -> String {
     match error {
         Error::Poisoned(cause) => {

@@ -1,4 +1,4 @@
-//! Work that no client waits for: opening the database, removing what has expired or was flushed,
+//! Work without waiting clients: opening the database, removing expired and flushed keys,
 //! checkpoints in the background.
 
 pub mod expiry;

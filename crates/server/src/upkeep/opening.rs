@@ -18,17 +18,18 @@ const GENERATION: Column<u64> = Column::at(0);
 const KEY: Column<[u8]> = Column::at(1);
 const HEAD: Column<u64> = Column::at(2);
 
-/// Keys that expire are handed over in runs of this many.
+/// Keys with an expiry are handed over in runs of this length.
 const TIMERS_AT_ONCE: usize = 1_024;
 
 /// How often `key-load-delay` is looked at while loading is delayed.
 const DELAY_STEP: Duration = Duration::from_millis(20);
 
-/// The most log streams that are not asked for.
+/// Most log streams without a setting.
 const MOST_PROBED: usize = 8;
 
-/// The buffer of a log stream, in bytes. A record of up to 1 MiB fits into a quarter of it. Twice
-/// as many made no command faster, and all of them are soon in memory, however small the data are.
+/// The buffer of a log stream, in bytes. A record of up to 1 MiB fits into a quarter of the buffer.
+/// Buffers of twice the size made no command faster, and all buffers are soon in memory, however
+/// small the data are.
 const LOG_BUFFER: usize = 4 << 20;
 
 /// Opens the database of the settings and counts its keys.
@@ -41,7 +42,7 @@ pub fn open(shared: &Arc<Shared>) -> Result<(), Error> {
         .log_settings(|log| {
             log.buffer_bytes = LOG_BUFFER;
             log.streams = settings.streams().unwrap_or(MOST_PROBED);
-            // The tail of a stream is shared by the loops that log to it.
+            // The loops that log to a stream share the tail of the stream.
             let least = (settings.loops() / 4).clamp(1, MOST_PROBED);
             log.probe_streams = settings.streams().is_none().then_some(least);
         })
@@ -67,17 +68,17 @@ pub fn open(shared: &Arc<Shared>) -> Result<(), Error> {
         expired,
         timed_hashes,
     });
-    // What the first read of a key that is missing allocates is memory of the empty server.
+    // Allocations of the first read of a missing key count as memory of the empty server.
     let missing: (u64, &[u8]) = (u64::MAX, b"");
     database.transact(|tx| Ok(tx.get_columns(tables.keys, missing, HEAD.only())?.is_some()))?;
     delay(shared);
     let primary = resume_import(shared, &database, tables)?;
-    // A command that ends the import finds it begun.
+    // A command that ends the import finds the import begun.
     let _changing = shared.live_import.lock();
     let opened = Opened { database, tables };
     assert!(shared.store.opened.set(opened).is_ok(), "a server opens its database once");
-    // What has expired meanwhile, and what was flushed before, is removed at once: not before the
-    // reaper finds the database, or it would forget.
+    // Keys expired meanwhile, and keys flushed before, are removed at once: not before the reaper
+    // finds the database, or the reaper would forget the request.
     shared.store.timers.wake();
     shared.reaping.no_later_than(0);
     shared.reaping.remove_garbage();
@@ -86,11 +87,11 @@ pub fn open(shared: &Arc<Shared>) -> Result<(), Error> {
     Ok(())
 }
 
-/// What the server imports from: it goes on with the import that it finds, or begins the one that
-/// `replicaof` asks for. Clients are not served yet.
+/// The source of the server's import: an import found in the database continues, or the import of
+/// `replicaof` begins. Clients are not served yet.
 ///
 /// # Errors
-/// The database has keys that are of no import.
+/// The database has keys of no import.
 fn resume_import(
     shared: &Shared,
     database: &Database,
@@ -134,8 +135,8 @@ fn resume_import(
     Ok(Some(position.address))
 }
 
-/// Waits as long as `key-load-delay` has loading last longer: the setting as it is now, as clients
-/// may change it meanwhile. A stop of the server ends it.
+/// Waits as long as `key-load-delay` prolongs loading, by the current setting, as clients may
+/// change it meanwhile. A stop of the server ends the wait.
 fn delay(shared: &Shared) {
     let keys = u64::try_from(shared.store.counts.all()).unwrap_or(0);
     let since = Instant::now();
@@ -148,19 +149,19 @@ fn delay(shared: &Shared) {
     }
 }
 
-/// Keys that were counted.
+/// Counted keys.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counted {
-    /// Those that have expired.
+    /// Expired keys.
     pub expired: u64,
-    /// Hashes whose fields may expire.
+    /// Hashes with fields that may expire.
     pub timed_hashes: u64,
 }
 
-/// Counts the keys and the scripts, and hands those keys over that expire.
+/// Counts the keys and the scripts, and hands over the keys with an expiry.
 ///
 /// # Errors
-/// A value has a head that this version does not know: later it would pass for a torn view.
+/// A value has a head unknown to this version: later the head would pass for a torn view.
 pub(crate) fn count_keys(
     shared: &Shared,
     database: &Database,
@@ -176,7 +177,7 @@ pub(crate) fn count_keys(
         };
         let (generation, expiring) = (row.get(GENERATION), i64::from(head.expires().is_some()));
         shared.store.counts.apply(CountChange { generation, keys: 1, expiring });
-        // Fields are looked at by the thread that removes them: it finds their first time.
+        // The thread that removes fields looks at the fields, and finds their first time.
         let first = if head.form().is_timed() { Some(now_ms) } else { head.expires() };
         if let Some(at_ms) = first {
             counted.expired += u64::from(head.is_expired(now_ms));

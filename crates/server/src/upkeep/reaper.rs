@@ -1,11 +1,11 @@
-//! Removes keys of databases that were flushed, and the blocks and chunks of collections and
-//! strings that are no value any more. Nothing depends on it: such keys are absent already. (Keys
-//! that have expired are removed by [`crate::upkeep::expiry`].)
+//! Removes keys of flushed databases, and the blocks and chunks of removed collections and strings.
+//! Nothing depends on the removal: the keys are absent already. (Expired keys are removed by
+//! [`crate::upkeep::expiry`].)
 //!
-//! When there is something to remove it passes over all keys, by a cursor, in turns of a few
-//! milliseconds: it walks in a snapshot, removes what it has found, and leaves the core to others.
-//! So no snapshot stays open for long, and between two turns it does what is more urgent. A key
-//! that is there from a pass's begin to its end is met.
+//! With something to remove, the reaper passes over all keys, by a cursor, in turns of a few
+//! milliseconds: the reaper walks in a snapshot, removes the found keys, and leaves the core to
+//! other threads. So no snapshot stays open for long, and between two turns the reaper does more
+//! urgent work. A key present from the begin of a pass to its end is met.
 
 use crate::data::collections::{GarbagePart, remove_part};
 use crate::state::reaping::Reaping;
@@ -22,22 +22,22 @@ const GENERATION_AND_KEY: Columns = Columns::of(&[0, 1]);
 /// Keys removed by one transaction.
 const BATCH: usize = 128;
 
-/// Keys that are read at once, and buckets and keys that are looked at for that.
+/// Keys read at once, and buckets and keys visited for the read.
 const STEP_KEYS: usize = 128;
 const STEPS: usize = 1_024;
 
-/// A turn ends after this time, or once it has found this many bytes of keys, what holds each of
-/// them included: memory may be short.
+/// A turn ends after this time, or with this many bytes of found keys, including the memory that
+/// holds each key: memory may be short.
 const TURN: Duration = Duration::from_millis(2);
 const MOST_FOUND_BYTES: usize = if cfg!(test) { 4 << 10 } else { 64 << 20 };
 
-/// A turn is followed by a pause this many times as long: one that has found nothing looks for keys
-/// of a database that is all but removed, or was empty. That memory should be free soon, so one
-/// that has found some leaves the core to others half of the time.
+/// A turn is followed by a pause this many times as long: a turn without found keys looks for keys
+/// of a database that is all but removed, or was empty. Memory of flushed keys should be free soon,
+/// so a turn with found keys leaves the core to other threads half of the time.
 const PAUSE: u32 = 19;
 const PAUSE_OF_FLUSH: u32 = 1;
 
-/// The longest that it waits until it looks again for the end of CLIENT PAUSE.
+/// The longest wait before another check for the end of CLIENT PAUSE.
 const LONGEST_DELAY: Duration = Duration::from_secs(1);
 
 /// A generation and a key.
@@ -52,12 +52,12 @@ struct Pass {
     has_found: bool,
 }
 
-/// What a turn has found.
+/// Keys found by a turn.
 struct DeadKeys {
     generations: Generations,
     /// Keys to remove.
     dead: Vec<DeadKey>,
-    /// Their bytes.
+    /// The bytes of the keys.
     bytes: usize,
 }
 
@@ -73,7 +73,7 @@ pub fn run(shared: &Shared) {
     let mut pass = Pass::default();
     while let Some(what) = shared.reaping.wait(&shared.clock, &shared.stop_signal) {
         let Some(opened) = shared.store.opened.get() else {
-            // It is told to walk again once there is something to walk over.
+            // The reaper is told to walk again once there is something to walk over.
             shared.reaping.end_pass();
             continue;
         };
@@ -81,7 +81,8 @@ pub fn run(shared: &Shared) {
         let reaped = match what {
             Reaping::Garbage => collect(shared, opened),
             Reaping::Keys if let Some((_, end)) = shared.limits.pause.running() => {
-                // What others see of its writes waits, too. An end by command is found soon.
+                // The visible effects of the reaper's writes wait, too. An end by command is found
+                // soon.
                 let left = end.saturating_duration_since(began).min(LONGEST_DELAY);
                 shared.reaping.no_earlier_than(shared.clock.now_ms() + left.as_millis() as i64 + 1);
                 Ok(())
@@ -101,8 +102,8 @@ pub fn run(shared: &Shared) {
             Err(Error::Poisoned(cause)) => {
                 return shared.stop_for_log(&cause);
             }
-            // Out of memory for the snapshot, say: what is not removed now is removed later. What
-            // the turn has found may be behind the cursor.
+            // Out of memory for the snapshot, say: the keys are removed later. Keys found by the
+            // turn may be behind the cursor.
             Err(_) => {
                 pass = Pass::default();
                 shared.reaping.no_earlier_than(shared.clock.now_ms() + 1_000);
@@ -115,7 +116,7 @@ pub fn run(shared: &Shared) {
     }
 }
 
-/// Wakes the event loops when it is dropped: they free what a session has removed that ended then.
+/// Wakes the event loops when dropped: the loops free data removed by a session that ended then.
 struct WakeLoops<'s>(&'s Shared);
 
 impl Drop for WakeLoops<'_> {
@@ -124,8 +125,8 @@ impl Drop for WakeLoops<'_> {
     }
 }
 
-/// Removes blocks and chunks that are garbage, until there are none. It leaves the core to others
-/// half of the time: memory should be free again soon.
+/// Removes garbage blocks and chunks, until there are none. The thread leaves the core to other
+/// threads half of the time: memory should be free again soon.
 fn collect(shared: &Shared, opened: &Opened) -> Result<(), Error> {
     let _wake = WakeLoops(shared);
     let mut session = opened.database.session()?;
@@ -143,7 +144,7 @@ fn collect(shared: &Shared, opened: &Opened) -> Result<(), Error> {
     }
 }
 
-/// A whole pass without pauses, for tests and torture; and all keys go that have expired.
+/// A whole pass without pauses, for tests and torture; all expired keys are removed as well.
 #[cfg(any(test, feature = "torture"))]
 pub(crate) fn reap(shared: &Shared, opened: &Opened) -> Result<(), Error> {
     crate::upkeep::expiry::remove_expired(shared, opened)?;
@@ -156,7 +157,7 @@ pub(crate) fn reap(shared: &Shared, opened: &Opened) -> Result<(), Error> {
     }
 }
 
-/// Goes on with a pass for a while. It has ended if its cursor is 0 then.
+/// Continues a pass for a while. The pass has ended if the cursor is 0 then.
 fn turn(shared: &Shared, opened: &Opened, pass: &mut Pass) -> Result<(), Error> {
     let found = find(opened, pass)?;
     pass.has_found = !found.dead.is_empty();
@@ -175,7 +176,7 @@ fn turn(shared: &Shared, opened: &Opened, pass: &mut Pass) -> Result<(), Error> 
     Ok(())
 }
 
-/// Walks over keys, in a snapshot that is closed before anything is removed.
+/// Walks over keys, in a snapshot closed before any removal.
 fn find(opened: &Opened, pass: &mut Pass) -> Result<DeadKeys, Error> {
     let (tables, began) = (opened.tables, Instant::now());
     let snapshot = opened.database.open_snapshot();
@@ -214,7 +215,7 @@ mod tests {
         shared
     }
 
-    /// The keys of a database beyond `databases` are there again when that is raised again.
+    /// The keys of a database beyond `databases` are present again when the setting is raised.
     #[test]
     fn hidden_databases_keep_their_keys() {
         let dir = tempfile::tempdir_in("/dev/shm").unwrap();
@@ -245,7 +246,7 @@ mod tests {
         assert_eq!(left, [&b"kept"[..], b"kept as well"]);
     }
 
-    /// However many there are to remove: no more than some are held in memory at once.
+    /// Whatever the number of keys to remove, only some are held in memory at once.
     #[test]
     fn a_turn_finds_some_keys_and_others_follow_until_none_is_left() {
         const KEYS: usize = 500;
@@ -272,7 +273,7 @@ mod tests {
         let found = find(opened, &mut pass).unwrap();
         assert!(pass.cursor > 0 && found.bytes < MOST_FOUND_BYTES + 64 * STEP_KEYS);
         assert!(found.dead.len() < KEYS / 2, "{}", found.dead.len());
-        // Nothing was removed yet: a pass that begins anew finds it again.
+        // Nothing was removed yet: a new pass finds the keys again.
         reap(&shared, opened).unwrap();
         let mut left = Vec::new();
         let snapshot = database.open_snapshot();
@@ -281,7 +282,7 @@ mod tests {
         assert_eq!(left, [b"live"]);
     }
 
-    /// New keys that expire soon do not have it walk without a pause.
+    /// New keys with a near expiry do not make the reaper walk without a pause.
     #[test]
     fn it_pauses_whatever_there_is_to_remove() {
         let shared = Shared::new(Settings::default());
@@ -294,8 +295,8 @@ mod tests {
         assert!(shared.clock.now_ms() >= earliest);
     }
 
-    /// What comes behind the cursor of a pass is not forgotten at its end; what is more urgent is
-    /// done between two turns.
+    /// Work behind the cursor of a pass is not forgotten at the end of the pass; more urgent work
+    /// is done between two turns.
     #[test]
     fn a_pass_is_followed_by_another_if_something_has_come_meanwhile() {
         let shared = Shared::new(Settings::default());

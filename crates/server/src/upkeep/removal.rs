@@ -1,6 +1,6 @@
-//! Removes keys that have expired, or whose database was flushed, and fields of hashes that have
-//! expired, in transactions of many: for the
-//! threads that find such keys ([`crate::upkeep::expiry`], [`crate::upkeep::reaper`]).
+//! Removes expired keys, keys of flushed databases, and expired fields of hashes, in transactions
+//! of many keys: for the threads that find the keys ([`crate::upkeep::expiry`],
+//! [`crate::upkeep::reaper`]).
 
 use crate::clients::tracking::Changed;
 use crate::config::EventClasses;
@@ -27,52 +27,52 @@ const BODY: Column<[u8]> = Column::at(3);
 /// Generations of keys.
 #[derive(Clone, Default)]
 pub struct Generations {
-    /// Those of the databases, by number.
+    /// The generations of the databases, by number.
     live: Vec<u64>,
-    /// The first that no database may have yet.
+    /// The first generation that no database may have yet.
     next: u64,
 }
 
 impl Generations {
-    /// Reads them. Databases beyond the number of this run keep what they have, flushed ever
+    /// Reads the generations. Databases beyond the number of this run keep their keys, flushed ever
     /// before or not.
     pub fn read(tx: &Transaction<'_>, tables: Tables) -> Result<Generations, Abort> {
         let (live, next) = databases::live(tx, tables, MOST_DATABASES)?;
         Ok(Generations { live, next })
     }
 
-    /// Whether a database had it that was flushed since.
+    /// Whether a database had this generation and was flushed since.
     pub fn is_dead(&self, generation: u64) -> bool {
         let is_given = (databases::FIRST_GIVEN..self.next).contains(&generation);
         let may_be_live = is_given || generation < u64::from(MOST_DATABASES);
         may_be_live && !self.live.contains(&generation)
     }
 
-    /// The number of the database that has it.
+    /// The number of the database with this generation.
     fn database_of(&self, generation: u64) -> Option<u32> {
         self.live.iter().position(|live| *live == generation).map(|at| at as u32)
     }
 }
 
-/// What is told of keys that have expired.
+/// Messages about expired keys.
 pub struct ToldRemovals {
-    /// It waits for this.
+    /// The messages wait for this ticket.
     ticket: Ticket,
     events: Events,
     changed: Changed,
 }
 
-/// What a transaction has removed.
+/// The result of a removing transaction.
 pub struct Removed {
-    /// Keys that are there and expire later, or of which fields do.
+    /// Existing keys that expire later, or have fields that expire later.
     pub later: Expiries,
-    /// Hashes with more fields that have expired.
+    /// Hashes with more expired fields.
     pub again: Expiries,
-    /// What is told of those that have expired, if a client hears it.
+    /// Messages about expired keys, if a client receives any.
     pub told: Option<ToldRemovals>,
 }
 
-/// What a transaction does, applied and told once it has committed.
+/// The effects of a transaction, applied and told after the commit.
 #[derive(Default)]
 struct Removal {
     effects: Effects,
@@ -80,20 +80,20 @@ struct Removal {
     later: Expiries,
     again: Expiries,
     events: Events,
-    /// Keys that have expired, or of which fields have, if clients track.
+    /// Expired keys, or keys with expired fields, if clients track.
     expired: Vec<Vec<u8>>,
-    /// Streams that have expired: clients wait for their end as well.
+    /// Expired streams: clients wait for the end of a stream as well.
     ended: Vec<WaitKey>,
 }
 
-/// What is known of keys that are looked at.
+/// The context of lookups of keys.
 struct Remover<'r> {
     tables: Tables,
     now_ms: i64,
     generations: &'r Generations,
     classes: EventClasses,
     tracks: bool,
-    /// For the removal of fields, which is told here.
+    /// The context of the removal of fields; messages about the removal are made here.
     context: Context<'r>,
 }
 
@@ -113,7 +113,7 @@ impl Remover<'_> {
             Some(database) if head.form().is_timed() => {
                 self.remove_fields(tx, database, (generation, key), removal)
             }
-            // A database that was flushed just now, of which this thread does not know yet.
+            // A database flushed just now, unknown to this thread so far.
             None if head.form().is_timed() => {
                 removal.later.push(Expiry { at_ms: self.now_ms + 1_000, generation, key });
                 Ok(())
@@ -181,11 +181,10 @@ impl Remover<'_> {
     }
 }
 
-/// Removes those of some keys that have expired, or whose database was flushed, and fields of these
-/// keys that have expired.
+/// Removes expired keys and keys of flushed databases among `keys`, and expired fields of the keys.
 ///
 /// # Errors
-/// Those of a transaction.
+/// The errors of a transaction.
 pub fn remove<'k>(
     shared: &Shared,
     opened: &Opened,
@@ -232,7 +231,7 @@ pub fn remove<'k>(
     }
     shared.stats.counters.expired.fetch_add(effects.expired, Relaxed);
     shared.stats.counters.expired_fields.fetch_add(expired_fields, Relaxed);
-    // The removal tells no client anything, but for these: it may become durable when it likes.
+    // The removal tells clients nothing but these messages: it may become durable at any time.
     let changed = shared.changed(remover.tracks, &effects, expired);
     if !shared.wiring.channels.is_heard() {
         events.clear();
@@ -241,7 +240,7 @@ pub fn remove<'k>(
     Ok(Removed { later, again, told: is_heard.then_some(ToldRemovals { ticket, events, changed }) })
 }
 
-/// Tells subscribers, and clients that track, once it is on disk.
+/// Tells subscribers and tracking clients, once the removal is on disk.
 ///
 /// # Errors
 /// The log has failed.

@@ -1,9 +1,9 @@
-//! The thread that takes checkpoints which clients have asked for.
+//! The thread that takes checkpoints requested by clients.
 
 use crate::state::Shared;
 use hyades::Error;
 
-/// Takes the checkpoints that are to be taken in the background, until the server stops.
+/// Takes checkpoints in the background, until the server stops.
 pub fn run(shared: &Shared) {
     let saves = &shared.store.saves;
     while let Some(kind) = saves.wait() {
@@ -42,7 +42,7 @@ mod tests {
         assert!(shared.store.opened.set(Opened { database, tables }).is_ok());
         shared.stats.counters.changes.store(7, Relaxed);
         let saves = &shared.store.saves;
-        // No thread takes it yet.
+        // No thread takes the checkpoint yet.
         assert_eq!(saves.begin_in_background(Save, false), Some(Begun::Started));
         assert_eq!(saves.begin_in_background(Save, true), None, "one of each kind");
         assert_eq!(saves.begin_in_background(Rewrite, false), None);

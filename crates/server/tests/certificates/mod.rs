@@ -15,7 +15,7 @@ use std::sync::Arc;
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
     dir: PathBuf,
-    /// The file of its certificate.
+    /// The file of the authority's certificate.
     pub file: PathBuf,
 }
 
@@ -26,7 +26,7 @@ pub struct Pair {
 }
 
 impl Authority {
-    /// Creates one in a directory.
+    /// Creates an authority in a directory.
     pub fn new(dir: &Path, name: &str) -> Authority {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(Vec::new()).unwrap();
@@ -37,7 +37,7 @@ impl Authority {
         Authority { issuer: Issuer::new(params, key), dir: dir.to_path_buf(), file }
     }
 
-    /// Signs a certificate for a server and for a client. It ends with this year.
+    /// Signs a certificate for a server and for a client, valid to the end of this year.
     pub fn sign_until(&self, name: &str, year: i32) -> Pair {
         let key = KeyPair::generate().unwrap();
         let names = vec!["localhost".to_string(), "127.0.0.1".to_string()];
@@ -55,12 +55,12 @@ impl Authority {
         pair
     }
 
-    /// Signs a certificate that is valid.
+    /// Signs a valid certificate.
     pub fn sign(&self, name: &str) -> Pair {
         self.sign_until(name, 2126)
     }
 
-    /// A client that trusts the authority, and shows this certificate.
+    /// A client that trusts the authority, and shows the certificate.
     pub fn client(
         &self,
         shows: Option<&Pair>,

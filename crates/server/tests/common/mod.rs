@@ -1,11 +1,11 @@
-//! A server that tests over sockets share.
+//! A server for tests over sockets.
 
 use hyades_server::{Server, Settings};
 use std::net::TcpStream;
 use std::path::Path;
 use std::time::Duration;
 
-/// A server on a port of its own; stopped when dropped.
+/// A server on its own port; stopped when dropped.
 pub struct Served(Option<Server>);
 
 impl Served {
@@ -19,7 +19,7 @@ impl Served {
         Served(Some(server))
     }
 
-    /// A connection that waits this long for a reply.
+    /// A connection with this limit for the wait for a reply.
     pub fn connect(&self, patience: Duration) -> TcpStream {
         let stream = TcpStream::connect(self.0.as_ref().unwrap().address().unwrap()).unwrap();
         stream.set_read_timeout(Some(patience)).unwrap();

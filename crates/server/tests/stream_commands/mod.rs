@@ -1,12 +1,12 @@
-//! Random commands for streams, for the test that compares replies with those of `redis-server`.
+//! Random commands for streams, for the test that compares replies with `redis-server`.
 
 fn pick<'a>(rng: &mut fastrand::Rng, choices: &[&'a str]) -> &'a str {
     choices[rng.usize(..choices.len())]
 }
 
-/// Commands for streams. In braces beside those: e a key that mostly holds a stream; d an id, f the
-/// id of a new entry, u one above all others, a and w the ends of a range, g a group, q a consumer,
-/// k a count. (Redis 7.0 lets XSETID go below ids that were deleted.)
+/// Commands for streams. Further letters in braces: e a key that mostly holds a stream; d an id, f
+/// the id of a new entry, u an id above all others, a and w the ends of a range, g a group, q a
+/// consumer, k a count. (Redis 7.0 lets XSETID go below deleted ids.)
 pub const TEMPLATES: &str = "\
     XADD {e} {f} {m} {v}|XADD {e} {f} f {v} g {m}|XADD {e} {f} f {v} g {v}|\
     XADD {e} NOMKSTREAM {f} f {v}|XADD {e} MAXLEN {k} {f} f {v}|XADD {e} MINID {d} {f} f {v}|\
@@ -30,22 +30,22 @@ pub const TEMPLATES: &str = "\
     XAUTOCLAIM {e} {g} {q} 0 0 JUSTID|XAUTOCLAIM {e} {g} {q} 100000 {d}|XPENDING {e} {g} {a}|\
     XADD {e} {f} f|XRANGE {e} {v} +|EXISTS {e}|XPENDING {e} {g} - + 0|SET {e} {v}|LLEN {e}";
 
-/// What is done with a stream beside adding entries.
+/// Commands for a stream beside adding entries.
 pub const FILLED_TOO: &str = "XDEL key 0-2 1-1|XGROUP CREATE key all 0|XGROUP CREATE key none $|\
     XREADGROUP GROUP all alice COUNT 3 STREAMS key >|XREADGROUP GROUP all bob STREAMS key >|\
     XACK key all 0-1|XSETID key 9999-1";
 
-/// Whether the reply tells whether there was a consumer before.
+/// Whether the reply tells whether the consumer existed before.
 pub fn is_new_consumer(words: &[String]) -> bool {
     words[0] == "XGROUP" && words[1] == "CREATECONSUMER"
 }
 
-/// Whether an array of this length is what XINFO GROUPS tells of a group.
+/// Whether an array of this length is the description of a group in XINFO GROUPS.
 pub fn tells_consumers(words: &[String], length: usize) -> bool {
     words[0] == "XINFO" && words[1] == "GROUPS" && length == 12
 }
 
-/// What stands for a name in braces, if it is one of those of streams.
+/// The text for a name in braces, if the name belongs to streams.
 pub fn filled(rng: &mut fastrand::Rng, what: &str, members: u32) -> Option<String> {
     Some(match what {
         "e" => match rng.u8(..40) {
@@ -61,7 +61,7 @@ pub fn filled(rng: &mut fastrand::Rng, what: &str, members: u32) -> Option<Strin
         "f" => match rng.u8(..20) {
             0 => filled(rng, "d", members)?,
             n => {
-                // Low ones, so that there are more above.
+                // Low ids, so that there are more ids above.
                 let ms = (0..4).map(|_| rng.u32(..2 * members)).min()?;
                 let seq = if n < 5 { "*".to_string() } else { rng.u8(..3).to_string() };
                 format!("{ms}-{seq}")

@@ -1,19 +1,19 @@
-//! Counts instructions: runs this program again under valgrind's callgrind, which counts what one
-//! function executes, itself and all that it calls, on the thread that called it.
+//! Counts instructions: runs this program again under valgrind's callgrind, to count the
+//! instructions of a function, including all called functions, on the calling thread.
 
 use std::fs;
 use std::process::Command;
 
-/// The counted function. Its name must not occur elsewhere in the program.
+/// The counted function. The name must not occur elsewhere in the program.
 const COUNTED: &str = "*counted_by_callgrind*";
 
-/// Calls `work` inside the function that callgrind counts.
+/// Calls `work` inside the counted function.
 #[inline(never)]
 pub fn counted_by_callgrind(work: &mut dyn FnMut()) {
     work();
 }
 
-/// Runs this program with these arguments and returns the instructions executed in
+/// Runs the current program with `arguments` and returns the instructions executed in
 /// [`counted_by_callgrind`]. Panics with a message if something is missing.
 pub fn instructions(arguments: &[String]) -> u64 {
     let directory = tempfile::tempdir().expect("a temporary directory");

@@ -1,5 +1,5 @@
-//! Text files with a format version in their first line and a checksum in their last one, which are
-//! written atomically: the manifest and the markers.
+//! Text files with a format version in the first line and a checksum in the last line, written
+//! atomically: the manifest and the markers.
 
 use crate::error::Error;
 use crate::format::VERSION;
@@ -18,27 +18,26 @@ struct LastLine {
     crc32c: String,
 }
 
-/// The version of a manifest that names a checkpoint. Programs that do not know checkpoints must
-/// not read it.
+/// The version of a manifest with a checkpoint. Programs without knowledge of checkpoints must not
+/// read the manifest.
 pub(super) const WITH_CHECKPOINT: u32 = 2;
-/// The version of a manifest in which an incarnation has marks (`marks`). Programs that do not
-/// know these would treat acknowledged records as dead.
+/// The version of a manifest with an incarnation with marks (`marks`). Programs without knowledge
+/// of marks would treat acknowledged records as dead.
 pub(super) const WITH_MARKS: u32 = 3;
-/// The version of a manifest in which rows have several versions at replay (`versions`). Programs
-/// that do not know these would run commands on the wrong one.
+/// The version of a manifest with several versions of rows at replay (`versions`). Programs without
+/// knowledge of row versions would run commands on the wrong version.
 pub(super) const WITH_VERSIONS: u32 = 4;
-/// The format of a manifest with an incarnation whose calls were logged before they ran.
+/// The format of a manifest with an incarnation of calls logged before they ran.
 pub(super) const WITH_CALLS: u32 = 5;
-/// The format of a manifest with an incarnation in which numbers are versions
-/// ([`super::NUMBERS_ARE_VERSIONS`]). Programs that do not know these would give all rows one
-/// version.
+/// The format of a manifest with an incarnation with versions as numbers
+/// ([`super::NUMBERS_ARE_VERSIONS`]). Older programs would give all rows one version.
 pub(super) const WITH_NUMBERED_VERSIONS: u32 = 6;
-/// The format of a manifest with an incarnation whose records may have edits ([`super::EDITS`]).
-/// Programs that do not know these would take such a record for a damaged one.
+/// The format of a manifest with an incarnation of records with edits ([`super::EDITS`]). Programs
+/// without knowledge of edits would take a record with an edit for damaged.
 pub(super) const WITH_EDITS: u32 = 7;
-/// The format of a manifest with an incarnation whose row frames have short heads
-/// ([`super::ROW_HEADS`]). Programs that do not know these would take such a frame for a damaged
-/// one.
+/// The format of a manifest with an incarnation of row frames with short heads
+/// ([`super::ROW_HEADS`]). Programs without knowledge of short heads would take a row frame for
+/// damaged.
 pub(super) const WITH_ROW_HEADS: u32 = 8;
 pub(super) const FORMATS: [u32; 8] = [
     VERSION,
@@ -57,7 +56,7 @@ pub(super) fn seal<T: Serialize>(value: &T, version: u32) -> String {
     seal_body(&body, version)
 }
 
-/// Encloses a body that is already JSON.
+/// Encloses a JSON body.
 pub(crate) fn seal_body(body: &str, version: u32) -> String {
     let mut text = format!("{{\"format\":{version}}}\n{body}\n");
     let crc = crc32c::crc32c(text.as_bytes());
@@ -98,8 +97,8 @@ pub(crate) fn unseal<T: DeserializeOwned>(path: &Path, bytes: &[u8]) -> Result<T
         .map_err(|e| bad(first_end + 1, format!("the content is not what it should be ({e})")))
 }
 
-/// Writes a file atomically: afterwards it has the new content or the old one. With
-/// [`Error::NotReplaced`] it has the old one.
+/// Writes a file atomically: afterwards the file has the new or the old content. With
+/// [`Error::NotReplaced`] the old content.
 pub(super) fn write_atomically(device: &dyn Device, path: &Path, text: &str) -> Result<(), Error> {
     let temporary = path.with_extension("tmp");
     let dir = path.parent().unwrap_or(Path::new("."));

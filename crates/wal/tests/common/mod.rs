@@ -85,8 +85,8 @@ pub fn append(writer: &mut Writer, stream: usize, payload: &[u8]) -> Lsn {
     end
 }
 
-/// Truncates the log below these positions, one of each stream, with a checkpoint of no rows.
-/// Returns how many bytes of frames were truncated.
+/// Truncates the log below `up_to`, a position of each stream, with a checkpoint of no rows.
+/// Returns the number of truncated bytes of frames.
 pub fn truncate(log: &Log, up_to: &[Lsn]) -> u64 {
     let manifest = log.manifest();
     let dims = &manifest.newest().unwrap().dims;
@@ -106,7 +106,7 @@ pub fn truncate(log: &Log, up_to: &[Lsn]) -> u64 {
     log.adopt(checkpoint).unwrap()
 }
 
-/// The position from which the files of a stream are kept.
+/// The first kept position of a stream's files.
 pub fn kept_from(log: &Log, stream: usize) -> Lsn {
     log.manifest().streams[stream].kept_from
 }

@@ -1,4 +1,4 @@
-//! A client of Redis's protocol, as small as the demo needs it.
+//! A client of Redis's protocol, as small as the demo needs.
 
 use hyades_cli::failure::Failure;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -36,7 +36,7 @@ impl Client {
     /// As [`Client::connect`].
     ///
     /// # Errors
-    /// Those of the socket.
+    /// Errors of the socket.
     pub fn try_connect(address: SocketAddr) -> io::Result<Client> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
@@ -44,7 +44,7 @@ impl Client {
         Ok(Client { stream: BufReader::new(stream), unsent: Vec::new() })
     }
 
-    /// Adds a command to what is sent by [`Client::flush`].
+    /// Adds a command to be sent by [`Client::flush`].
     pub fn add(&mut self, words: &[&str]) {
         let out = &mut self.unsent;
         // Writing to memory does not fail.
@@ -54,7 +54,7 @@ impl Client {
         }
     }
 
-    /// Sends what was added.
+    /// Sends the added commands.
     ///
     /// # Errors
     /// The server is gone.

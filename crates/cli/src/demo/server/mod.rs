@@ -1,6 +1,6 @@
 //! `hyades demo --server`: clients of a server move money with MULTI and note each reply; the
-//! server is killed at a random moment and started again, and what it has is compared with the
-//! notes. The same is done to `redis-server`, if there is one, beside it.
+//! server is killed at a random moment and started again, and its data is compared with the notes.
+//! The same is done to `redis-server`, if there is one, beside it.
 
 mod client;
 mod program;
@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use transfers::{AfterRestart, ClientJournal, TransferPlan};
 
-/// What a killed server had answered, and what it has after its restart.
+/// The answers of a killed server, and its data after the restart.
 struct ServerRound {
     answered: u64,
     /// From the first reply to the kill.

@@ -1,4 +1,4 @@
-//! The servers that the demo kills, as processes.
+//! The servers killed by the demo, as processes.
 
 use super::client::{Client, Reply};
 use hyades_cli::failure::Failure;
@@ -15,15 +15,15 @@ pub enum Program {
         /// Log streams.
         streams: u32,
     },
-    /// `redis-server`, with a file of commands that is synced before each reply.
+    /// `redis-server`, with a file of commands synced before each reply.
     Redis,
 }
 
-/// It starts within this time, or something is wrong.
+/// A start takes less than this time, or there is a fault.
 const STARTS_WITHIN: Duration = Duration::from_secs(120);
 
 impl Program {
-    /// Its name.
+    /// The name.
     pub fn name(self) -> &'static str {
         match self {
             Program::Hyades { .. } => "hyades",
@@ -31,7 +31,7 @@ impl Program {
         }
     }
 
-    /// What is started, in a line.
+    /// The command of the start, in a line.
     pub fn what(self) -> String {
         match self {
             Program::Hyades { streams } => format!("hyades serve --streams {streams}"),
@@ -39,7 +39,7 @@ impl Program {
         }
     }
 
-    /// Whether it is installed.
+    /// Whether the program is installed.
     pub fn is_there(self) -> bool {
         let version = |program| {
             let mut command = Command::new(program);
@@ -51,14 +51,14 @@ impl Program {
         }
     }
 
-    /// Starts it on a directory, and waits until it replies to commands on data.
+    /// Starts the server on a directory, and waits until the server replies to commands on data.
     ///
     /// # Errors
-    /// It could not be started, or ended by itself.
+    /// The server could not be started, or ended by itself.
     pub fn start(self, dir: &Path) -> Result<Running, Failure> {
         std::fs::create_dir_all(dir).map_err(Failure::doing("cannot create a directory"))?;
         let doing = || Failure::doing(format!("cannot start {}", self.name()));
-        // Both print their port in different ways: one that is free now will be free then.
+        // Both print their port in different ways: a port free now will be free then.
         let free =
             TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
         let address = free.map_err(doing())?;
@@ -98,25 +98,25 @@ fn answers(address: SocketAddr) -> bool {
     matches!(client.flush().and_then(|()| client.reply()), Ok(Reply::Text(_)))
 }
 
-/// A server that runs. It is killed when this is dropped.
+/// A running server, killed when dropped.
 pub struct Running {
     child: Child,
-    /// Where it listens.
+    /// The listening address.
     pub address: SocketAddr,
-    /// Seconds from its start to its first answer about data.
+    /// Seconds from the start to the first answer about data.
     pub ready_after: f64,
 }
 
 impl Running {
-    /// Whether it has ended by itself.
+    /// Whether the server has ended by itself.
     pub fn has_ended(&mut self) -> bool {
         self.child.try_wait().is_ok_and(|status| status.is_some())
     }
 
-    /// Kills it, by SIGKILL.
+    /// Kills the server, by SIGKILL.
     ///
     /// # Errors
-    /// Those of the system.
+    /// Errors of the system.
     pub fn kill(&mut self) -> Result<(), Failure> {
         self.child.kill().map_err(Failure::doing("cannot kill the server"))?;
         self.child.wait().map_err(Failure::doing("cannot wait for the server"))?;
@@ -126,7 +126,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended.
+        // The server may have ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

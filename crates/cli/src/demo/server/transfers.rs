@@ -1,4 +1,4 @@
-//! Transfers between accounts, as transactions of the server, and what is left of them.
+//! Transfers between accounts, as transactions of the server, and the check after a restart.
 
 use super::client::{Client, Reply};
 use hdrhistogram::Histogram;
@@ -16,7 +16,7 @@ pub struct TransferPlan {
     pub accounts: u64,
     /// Connections.
     pub clients: usize,
-    /// Transactions of a connection that were sent and not answered.
+    /// Transactions of a connection sent and not yet answered.
     pub in_flight: usize,
 }
 
@@ -29,19 +29,19 @@ impl TransferPlan {
         TransferPlan { seed: 0, accounts: 100, clients: 3, in_flight: 4 };
 }
 
-/// What each account has at first.
+/// The first balance of each account.
 const BALANCE: i64 = 1_000;
 
-/// Keys that are written or read by one command.
+/// Keys written or read by a command.
 const AT_ONCE: u64 = 500;
 
-/// What a client knows when the server is gone.
+/// A client's knowledge at the end of the server.
 pub struct ClientJournal {
-    /// Transactions that were sent: numbers from 0 up to this one.
+    /// Transactions sent: numbers from 0 up to this number.
     pub sent: u64,
-    /// Those of them that were answered, from the first one on.
+    /// Answered transactions, from the first on.
     pub answered: u64,
-    /// Of those that were answered, in microseconds.
+    /// Latencies of answered transactions, in microseconds.
     pub latency: Histogram<u64>,
 }
 
@@ -52,13 +52,13 @@ pub fn latencies() -> Histogram<u64> {
     latency
 }
 
-/// What a server has after its restart.
+/// The data of a server after its restart.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AfterRestart {
-    /// Transactions that were answered and are not there.
+    /// Answered transactions missing in the server.
     pub missing: u64,
-    /// Accounts whose balance is not what the transfers that are there make it: a transaction is
-    /// there in part.
+    /// Accounts with a balance different from the sum of the transfers present: a transaction is
+    /// present in part.
     pub wrong_accounts: u64,
 }
 
@@ -82,7 +82,7 @@ pub fn fill(client: &mut Client, plan: &TransferPlan) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Names of keys, as many at a time as one command takes.
+/// Names of keys, in groups of the keys of a command.
 fn names(count: u64, name: impl Fn(u64) -> String) -> impl Iterator<Item = Vec<String>> {
     let end = move |from: u64| (from + AT_ONCE).min(count);
     (0..count).step_by(AT_ONCE as usize).map(move |from| (from..end(from)).map(&name).collect())
@@ -129,7 +129,7 @@ pub fn run_until_gone(
     }
 }
 
-/// The reply of EXEC, behind those of MULTI and of the three commands that it queues.
+/// The reply of EXEC, behind the replies of MULTI and of the three queued commands.
 fn exec_reply(client: &mut Client) -> io::Result<Reply> {
     for _ in 0..4 {
         client.reply()?;
@@ -147,10 +147,10 @@ fn add_transfer(client: &mut Client, plan: &TransferPlan, random: &mut fastrand:
     client.add(&["EXEC"]);
 }
 
-/// Compares what is there with what was answered.
+/// Compares the server's data with the answers.
 ///
 /// # Errors
-/// The server is gone, or has something else.
+/// The server is gone, or has other data.
 pub fn compare(
     client: &mut Client,
     plan: &TransferPlan,

@@ -1,4 +1,4 @@
-//! What leaves the version table, and what it leaves behind.
+//! Removal of records and versions from the version table, with the traces left behind.
 
 use super::{Bucket, KeyRecord, RECORD_BYTES, SWEPT_AHEAD, Sweep, VersionTable};
 use crate::held_bytes::HeldBytes;
@@ -6,22 +6,23 @@ use crate::transaction_component::version::Version;
 use hyades_platform::broken;
 use hyades_platform::sync::Ordering;
 
-/// What was taken out of a record.
+/// The counts of a record's removed versions.
 #[derive(Default)]
 pub(super) struct Trimmed {
     pub versions: u64,
     pub bytes: usize,
 }
 
-/// Drops all versions below the newest of those below `oldest_active`. All of these have ended, so
-/// that newest one is committed, and hides the others from every reader. The caller counts them.
+/// Drops all versions below the newest of those below `oldest_active`. All transactions of these
+/// versions have ended, so the newest version is committed, and hides the rest from every reader.
+/// The caller counts the dropped versions.
 ///
-/// As right is a timestamp that was the oldest active one at any time before: none below it comes
-/// back, and no snapshot that is announced later reads below it.
+/// A timestamp that was the oldest active at any earlier time serves as well: no transaction below
+/// comes back, and no later announced snapshot reads below.
 pub(super) fn trim_record(record: &mut KeyRecord, oldest_active: u64, held: &HeldBytes) -> Trimmed {
     let old = record.versions.iter().take_while(|v| v.ts() < oldest_active).count();
     let mut left = old.saturating_sub(1);
-    // In front, one that is gone says no more than a record without it.
+    // In front, a gone version says no more than a record without the gone version.
     while record.versions.get(left).is_some_and(Version::is_gone) {
         left += 1;
     }
@@ -37,16 +38,16 @@ pub(super) fn trim_record(record: &mut KeyRecord, oldest_active: u64, held: &Hel
     trimmed
 }
 
-/// Drops the versions that the data component holds, or something newer, of a record that has to
-/// stay for others: those of transactions that are active, or not durable. A reader that finds none
-/// behind these others goes to the data component, which has what is right for it, or something
-/// newer. Where one that stays is older, another that is gone keeps the reader from it. Older
-/// writers that are active may not write below what is dropped, as where a record leaves. The
-/// caller counts what was dropped.
+/// Drops the versions that the data component holds, or holds newer, of a record that has to stay
+/// for other versions: versions of active or non-durable transactions. A reader that finds no
+/// version behind the remaining versions goes to the data component, which has the right version
+/// for the reader, or a newer version. Where a remaining version is older, a gone version keeps the
+/// reader from it. Older active writers may not write below the dropped versions, as at the removal
+/// of a record. The caller counts the dropped versions.
 fn drop_applied(record: &mut KeyRecord) -> Trimmed {
     let mut dropped = Trimmed::default();
     for version in std::mem::take(&mut record.versions) {
-        // In front, and behind one that is gone, none has to stand for it.
+        // In front, and behind a gone version, no stand-in is needed.
         let needs_none = record.versions.last().is_none_or(Version::is_gone);
         if !version.is_applied() || version.is_gone() && !needs_none {
             record.versions.push(version);
@@ -65,9 +66,9 @@ fn drop_applied(record: &mut KeyRecord) -> Trimmed {
 }
 
 impl VersionTable {
-    /// Trims and evicts in the next buckets, at most this many, until no more than `enough` bytes
-    /// are left, where no transaction below `oldest_active` is active or will be; and drops what
-    /// is noted of older scans. Returns how many bytes it has dropped.
+    /// Trims and evicts in the next buckets, at most `most`, until no more than `enough` bytes are
+    /// left; no transaction below `oldest_active` is active or will be. Also drops the notes of
+    /// older scans. Returns the number of dropped bytes.
     pub fn sweep(&self, most: usize, enough: usize, oldest_active: u64, what: Sweep) -> usize {
         if let Some(ranges) = &self.ranges {
             ranges.forget_below(oldest_active);
@@ -79,7 +80,7 @@ impl VersionTable {
             let bucket = &mut *self.buckets.lock_nth(nth);
             dropped += self.trim(bucket, oldest_active);
             dropped += self.evict(bucket, oldest_active, what);
-            // To sweep more would drop what is read soon.
+            // Further sweeping would drop versions read soon.
             if self.bytes() <= enough {
                 break;
             }
@@ -98,8 +99,8 @@ impl VersionTable {
         bytes
     }
 
-    /// E1 to E4: drops records whose versions the data component holds, or something newer. The
-    /// floor keeps what the record says of reads and writes (D5).
+    /// E1 to E4: drops records whose versions the data component holds, or holds newer. The floor
+    /// keeps the record's information on reads and writes (D5).
     fn evict(&self, bucket: &mut Bucket, oldest_active: u64, what: Sweep) -> usize {
         let Bucket { records: all, floor, drops } = bucket;
         let mut bytes = 0;
@@ -107,7 +108,7 @@ impl VersionTable {
         records.retain_mut(|record| {
             let is_old = |v: &Version| {
                 let is_old = v.ts() < oldest_active;
-                // The rule is on those that have ended: the version of an active transaction is its
+                // The rule is on ended transactions: the version of an active transaction is its
                 // own.
                 let is_applied = v.is_applied() || is_old && broken!(EvictUnapplied);
                 is_applied && (is_old || what == Sweep::PastActive)
@@ -130,13 +131,14 @@ impl VersionTable {
         bytes
     }
 
-    /// E3, E4: a record leaves its bucket, with this floor. Returns the bytes that it takes.
+    /// E3, E4: a record leaves its bucket, with `floor`. Returns the bytes of the record.
     fn leave(&self, record: &KeyRecord, floor: &mut u64, oldest_active: u64) -> usize {
-        // E3. An older transaction that is active may neither write below what is evicted.
+        // E3. An older active transaction may not write below evicted versions either.
         let newest = record.versions.last().map_or(0, |newest| newest.ts());
         let newest = if broken!(FloorOfReadsOnly) { 0 } else { newest };
         let needed = record.last_read.max(newest);
-        // No transaction to come is below `oldest_active`: such a floor says nothing.
+        // No transaction to come is below `oldest_active`: a floor below `oldest_active` says
+        // nothing.
         if needed >= oldest_active && !broken!(EvictWithoutFloor) {
             *floor = (*floor).max(needed);
         }
@@ -149,12 +151,12 @@ impl VersionTable {
         RECORD_BYTES + record.key.len() + versions
     }
 
-    /// Drops the record of a key that was deleted, if no transaction needs it: then only the data
-    /// component knows of the key, and no scan meets it here.
+    /// Drops the record of a deleted key, if no transaction needs the record: then only the data
+    /// component knows of the key, and no scan meets the key here.
     pub fn drop_deleted(&self, key: &[u8], oldest_active: u64) {
         let bucket = &mut *self.bucket(self.hasher.hash(key)).0;
         let Some(at) = bucket.position(key) else { return };
-        // With what it hides.
+        // With the hidden versions.
         let trimmed = trim_record(&mut bucket.records[at], oldest_active, &self.held);
         bucket.drops += trimmed.versions;
         self.replace(trimmed.bytes, 0);

@@ -1,17 +1,18 @@
 //! Admission to the queues of partitions, where there are more sessions than processors.
 //!
-//! A turn that is handed to a sleeping thread waits until that thread runs, and so do all behind it
-//! in the queue. So no more transactions stand in queues than there are processors to run them; the
-//! others wait outside, and a thread whose transaction has left is admitted again at once, as it
-//! runs already. (As in Dice and Kogan, "Avoiding Scalability Collapse by Restricting Concurrency",
-//! Euro-Par 2019.) One that has slept for a while behind a long transaction gives its place up.
+//! A turn handed to a sleeping thread waits until the thread runs, and so do all transactions
+//! behind in the queue. So no more transactions stand in queues than there are processors; further
+//! transactions wait outside. A thread whose transaction has left is admitted again at once,
+//! because the thread is already running. (As in Dice and Kogan, "Avoiding Scalability Collapse by
+//! Restricting Concurrency", Euro-Par 2019.) A transaction that has slept for a while behind a long
+//! transaction leaves its place.
 //!
-//! None waits outside for long: one place in [`PASSES`] goes to the session that has waited
-//! longest, which is admitted in any case after [`LONGEST_WAIT`]. The latter also ends the waiting
-//! of a transaction within the body of another one, which keeps its place meanwhile.
+//! No session waits outside for long: one place in [`PASSES`] goes to the session with the longest
+//! wait, and a session is admitted in any case after [`LONGEST_WAIT`]. The latter also ends the
+//! wait of a transaction within the body of another transaction, which keeps its place meanwhile.
 //!
-//! Invariant: `inside` is the number of seats that were admitted and have not left. If it is 0,
-//! none waits outside, but for those that are about to be admitted or to look again.
+//! Invariant: `inside` is the number of admitted seats that have not left. If `inside` is 0, no
+//! session waits outside, except sessions about to be admitted or to look again.
 
 use hyades_platform::clock;
 use hyades_platform::event::Event;
@@ -20,13 +21,13 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// One in this many places goes to the session that has waited longest.
+/// The number of places of which the last goes to the session with the longest wait.
 const PASSES: u64 = 64;
 
-/// A session is admitted after this time in any case.
+/// The wait after which a session is admitted in any case.
 const LONGEST_WAIT: Duration = Duration::from_millis(100);
 
-/// How a session waits outside: whether it was admitted, and what tells it.
+/// The wait of a session outside: whether the session was admitted, and the event of the admission.
 pub(super) struct OutsidePlace {
     /// 1 once another session has handed its place on. SeqCst, because of the sleeper.
     is_admitted: AtomicU32,
@@ -51,8 +52,8 @@ pub(super) struct TurnAdmission {
     inside: Padded<AtomicU64>,
     /// Places that were left so far. Relaxed: a counter.
     left: AtomicU64,
-    /// How many wait outside. Written under the lock (SeqCst), read by those that leave: of one
-    /// that leaves the last place and one that begins to wait, one sees the other.
+    /// The number of sessions outside. Written under the lock (SeqCst), read by leaving sessions:
+    /// of a session leaving the last place and a session beginning to wait, one sees the other.
     waiting: AtomicU64,
     outside: Mutex<VecDeque<u32>>,
 }
@@ -112,8 +113,8 @@ impl TurnAdmission {
                     self.inside.fetch_add(1, Ordering::SeqCst);
                 }
                 if !was_outside {
-                    // A place is being handed on to it. What does so says so, here and not when
-                    // it waits again.
+                    // Another session is handing a place to this session. The flag is awaited here,
+                    // and not during the next wait.
                     while place.is_admitted.load(Ordering::SeqCst) == 0 {
                         yield_now();
                     }
@@ -134,8 +135,8 @@ impl TurnAdmission {
         changed
     }
 
-    /// Leaves a place. Returns the seat of the session to which it is handed on, if any; it has to
-    /// be told.
+    /// Leaves a place. Returns the seat of the session to which the place is handed on, if any; the
+    /// caller has to admit the session.
     #[must_use]
     pub fn leave(&self) -> Option<u32> {
         let passes_on = self.left.fetch_add(1, Ordering::Relaxed) % PASSES == PASSES - 1;
@@ -150,7 +151,7 @@ impl TurnAdmission {
         next
     }
 
-    /// The session that has waited longest, which waits no more.
+    /// Removes and returns the session with the longest wait.
     fn next_outside(&self) -> Option<u32> {
         if self.waiting.load(Ordering::SeqCst) == 0 {
             return None;
@@ -187,7 +188,7 @@ mod tests {
         });
         assert_eq!(admission.inside.load(Ordering::SeqCst), 0);
         assert_eq!(admission.waiting.load(Ordering::SeqCst), 0);
-        // More only where one has waited for very long.
+        // More sessions only after a very long wait.
         assert!(most.into_inner() < 16);
     }
 

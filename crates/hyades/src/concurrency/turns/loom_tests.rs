@@ -4,12 +4,12 @@ use super::*;
 use hyades_platform::sync::{Arc, Mutex};
 use loom::thread;
 
-/// Queues of two partitions, each with a counter that the first in its queue adds to, in two steps:
-/// an addition that does not see the one before is lost.
+/// Queues of two partitions, each with a counter. The first in a queue adds to the counter in two
+/// steps: an addition that does not see the previous addition is lost.
 struct Shared {
     queues: TurnQueues<()>,
     counts: [AtomicU64; 2],
-    /// Posted calls that may run: each is told once.
+    /// Posted calls that may run, each announced once.
     ready: Arc<Mutex<Vec<u32>>>,
 }
 
@@ -26,14 +26,14 @@ impl Shared {
         self.counts.iter().map(|count| count.load(Ordering::Relaxed)).sum()
     }
 
-    /// Posts a call, and runs what may run: its own, another thread's, or none.
+    /// Posts a call, and runs the calls that may run: its own, another thread's, or none.
     fn post(&self, number: u32, sets: &[u64]) -> u64 {
         self.queues.line_up_posted(number, sets[number as usize - 1]);
         self.queues.let_run(number);
         self.run_ready(sets)
     }
 
-    /// Runs posted calls until none may run. `sets` are those of the seats, by number.
+    /// Runs posted calls until none may run. `sets` are the sets of the seats, by number.
     fn run_ready(&self, sets: &[u64]) -> u64 {
         let mut counted = 0;
         loop {
@@ -45,7 +45,7 @@ impl Shared {
         }
     }
 
-    /// Adds to the counters of what the seat holds; returns how many these are.
+    /// Adds to the counters of the partitions held by the seat; returns their number.
     fn count(&self, number: u32) -> u64 {
         let held = self.queues.held(number);
         for at in members(held) {
@@ -59,12 +59,12 @@ impl Shared {
 fn model(preemptions: usize) -> loom::model::Builder {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(preemptions);
-    // Those that wait look again and again.
+    // Waiting threads poll.
     model.max_branches = 20_000;
     model
 }
 
-/// Runs a transaction for each set, the last one on this thread. Each tries to take `more`.
+/// Runs a transaction for each set, the last on this thread. Each transaction tries to take `more`.
 fn run(preemptions: usize, sets: &'static [u64], more: u64, sleeps: bool) {
     model(preemptions).check(move || {
         let shared = Shared::new(sleeps);
@@ -89,8 +89,7 @@ fn run(preemptions: usize, sets: &'static [u64], more: u64, sleeps: bool) {
     });
 }
 
-/// Posts a call for each set, the last one on this thread. Each thread runs what it
-/// finds may run.
+/// Posts a call for each set, the last on this thread. Each thread runs all calls that may run.
 fn posted(preemptions: usize, sets: &'static [u64]) {
     model(preemptions).check(move || {
         let shared = Shared::new(false);
@@ -128,7 +127,7 @@ fn more_is_taken_where_it_is_free() {
     run(3, &[0b01, 0b11], 0b11, false);
 }
 
-/// One that sleeps is woken by the one ahead.
+/// A sleeping session is woken by the session ahead.
 #[test]
 fn a_sleeper_is_woken() {
     run(3, &[0b01, 0b01], 0, true);
@@ -154,8 +153,9 @@ fn a_posted_call_in_both_behind_one_in_each() {
     posted(1, &[0b01, 0b10, 0b11]);
 }
 
-/// A session works where two calls are posted: the first one is told when it leaves, or when it is
-/// let run; and its seat is used again while the session's thread may still look at it.
+/// A session works where two calls are posted: the first call is announced when the session leaves,
+/// or when the call is released; and the seat of the call is used again while the session's thread
+/// may still look at the seat.
 #[test]
 fn a_seat_that_has_run_is_used_again() {
     const SETS: &[u64] = &[0b01, 0b01];
@@ -166,7 +166,7 @@ fn a_seat_that_has_run_is_used_again() {
         let poster = Arc::clone(&shared);
         let thread = thread::spawn(move || {
             let mut counted = poster.post(seat, SETS);
-            // Its own call has run, here or there: the seat is free.
+            // The own call has run, here or there: the seat is free.
             if counted > 0 {
                 counted += poster.post(seat, SETS);
             }

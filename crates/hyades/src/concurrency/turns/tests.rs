@@ -5,8 +5,8 @@ use std::sync::Barrier;
 
 const PARTITIONS: usize = 5;
 
-/// Threads with random sets of partitions: in each partition one at a time, and all get their
-/// turn.
+/// Threads with random sets of partitions: in each partition one thread at a time, and all threads
+/// get their turn.
 #[test]
 fn one_at_a_time_and_everyone_in_the_end() {
     let queues = TurnQueues::<()>::new(PARTITIONS, true);
@@ -24,7 +24,7 @@ fn one_at_a_time_and_everyone_in_the_end() {
                     assert!(queues.enter(seat, set));
                     let _ = queues.try_enter(seat, rng.u64(0..1 << PARTITIONS));
                     for at in members(queues.held(seat)) {
-                        // Not an addition: another one at the same time would be lost.
+                        // Not an addition: a simultaneous addition by another thread would be lost.
                         let count = counts[at].load(Ordering::Relaxed);
                         counts[at].store(count + 1, Ordering::Relaxed);
                         entered += 1;
@@ -58,7 +58,7 @@ fn what_is_held_is_not_waited_for_where_no_one_waits() {
     assert!(queues.enter(other, 0b111));
 }
 
-/// A posted call is told of once, when it is first in all of its queues and may run.
+/// A posted call is announced once, when it is first in all of its queues and may run.
 #[test]
 fn a_posted_call_may_run_when_it_lacks_nothing() {
     let queues = TurnQueues::<()>::new(3, true);

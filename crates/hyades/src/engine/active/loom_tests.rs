@@ -4,7 +4,7 @@ use super::*;
 use hyades_platform::epoch::EpochNumber;
 use std::sync::Arc;
 
-/// A row: the slot that has it marked, its version, and an older one that was kept.
+/// A row: the slot of its mark, its version, and a kept older version.
 struct Row {
     active: ActiveTransactions,
     epoch: Epoch,
@@ -27,7 +27,7 @@ fn row_and_slots() -> (Arc<Row>, Tid, [u32; 2]) {
     (row, first, slots)
 }
 
-/// Commits as a writer does. Returns its timestamp.
+/// Commits like a writer. Returns the timestamp.
 fn overwrite(row: &Row, number: u32) -> Tid {
     row.owner.store(number, Ordering::SeqCst);
     checker_fence();
@@ -38,7 +38,7 @@ fn overwrite(row: &Row, number: u32) -> Tid {
     tid
 }
 
-/// Keeps the row for the readers that want it, and writes it.
+/// Keeps the row for the readers that want it, and writes the row.
 fn install(row: &Row, number: u32, tid: Tid) {
     let mut readers = ReaderTimes::default();
     row.active.find_readers(number, tid, &mut readers);
@@ -49,7 +49,7 @@ fn install(row: &Row, number: u32, tid: Tid) {
     row.version.store(tid.bits(), Ordering::Release);
 }
 
-/// Reads as a transaction does. Returns what it reads as of, and the version that it finds.
+/// Reads like a transaction. Returns the read timestamp, and the version found.
 fn read(row: &Row, number: u32) -> (Tid, u64) {
     let as_of = row.active.begin(number, &row.epoch);
     checker_fence();
@@ -72,7 +72,7 @@ fn read(row: &Row, number: u32) -> (Tid, u64) {
     }
 }
 
-/// A reader finds the newest version that is not above its timestamp.
+/// A reader finds the newest version not above its timestamp.
 #[test]
 fn a_reader_finds_the_version_of_its_timestamp() {
     let mut model = loom::model::Builder::new();
@@ -90,7 +90,8 @@ fn a_reader_finds_the_version_of_its_timestamp() {
     });
 }
 
-/// Where timestamps are drawn at the beginning: a row that an earlier reader may want is kept.
+/// Where timestamps are drawn at the beginning: a writer keeps a row that an earlier reader may
+/// want.
 #[test]
 fn a_writer_keeps_the_version_of_each_earlier_reader() {
     let mut model = loom::model::Builder::new();

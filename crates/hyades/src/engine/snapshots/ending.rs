@@ -1,4 +1,4 @@
-//! Ends readers, where they are too old, or the older versions that they need take too much memory.
+//! Ends readers that are too old, or whose older versions take too much memory.
 
 use super::{SnapshotState, Snapshots};
 use crate::storage::tid::Tid;
@@ -7,7 +7,7 @@ use hyades_platform::event;
 use hyades_platform::sync::{Ordering, Unpoisoned};
 
 impl Snapshots {
-    /// Ends snapshots, the oldest first, while `too_many` says so.
+    /// Ends snapshots, the oldest first, while `too_many` returns true.
     #[cold]
     pub(super) fn end_oldest(&self, epoch: &Epoch, too_many: impl Fn(&SnapshotState) -> bool) {
         let mut ended = 0;
@@ -25,7 +25,7 @@ impl Snapshots {
         }
     }
 
-    /// Ends readers, the oldest first, until the versions take no more memory than they may.
+    /// Ends readers, the oldest first, until the versions take no more memory than allowed.
     #[cold]
     pub(super) fn end_readers(&self, tid: Tid, epoch: &Epoch) {
         let too_many = || self.hold_too_much();
@@ -39,7 +39,7 @@ impl Snapshots {
         }
     }
 
-    /// Ends the transaction that reads the oldest state before `tid`, if there is one.
+    /// Ends the transaction that reads the oldest state before `tid`, if any.
     pub(super) fn end_oldest_transaction(&self, tid: Tid) -> bool {
         let has_ended = self.readers.as_ref().is_some_and(|readers| readers.end_oldest(tid));
         if has_ended {

@@ -1,6 +1,5 @@
 //! Anchoring: decides when streams get anchors, frames that state a durable vector, so that later
-//! compressed vectors may leave out components it covers (Taurus, VLDB 2020, algorithm 5,
-//! FlushPLV).
+//! compressed vectors may leave out covered components (Taurus, VLDB 2020, algorithm 5, FlushPLV).
 
 use super::lsn_vector_table::LsnVectorTable;
 use crate::logging::settings::LogSettings;
@@ -16,7 +15,8 @@ pub(crate) struct Anchoring {
     delta_bytes: u64,
     interval_bytes: u64,
     /// History of anchor vectors, oldest first. `back()` is the newest. `front()` is the newest
-    /// that is already `delta_bytes` behind the durable frontier, summed over streams, if any is.
+    /// vector already `delta_bytes` behind the durable frontier, summed over streams, if there is
+    /// any.
     durable: Mutex<VecDeque<Durable>>,
     /// The sum of durable positions at which the next anchor is due. Written under `durable`;
     /// sessions read it as a hint, Relaxed.
@@ -24,19 +24,19 @@ pub(crate) struct Anchoring {
     /// The number of the newest anchor. Written under `durable`; sessions read it to detect a new
     /// anchor.
     generation: AtomicU64,
-    /// By stream: the number of the last anchor written to it. Raised by the session that writes
-    /// one.
+    /// By stream: the number of the stream's last anchor. Raised by the session that writes an
+    /// anchor.
     anchored: Box<[AtomicU64]>,
 }
 
 /// The longest anchor interval while the LSN vector table is short of slots; everything durable is
-/// evicted then. A shorter one would be of no use while a stream is stalled.
+/// evicted then. A shorter interval would be of no use while a stream is stalled.
 const PRESSED_INTERVAL_BYTES: u64 = 128 << 10;
 
 /// A durable vector.
 struct Durable {
     vector: Vec<u64>,
-    /// The sum of its components.
+    /// The sum of the components.
     sum: u64,
 }
 
@@ -63,8 +63,8 @@ impl Anchoring {
         }
     }
 
-    /// Writes the newest anchor to the stream, if it lacks it, before the next record that may be
-    /// compressed against it. An idle stream gets none.
+    /// Writes the newest anchor to the stream, unless already written, before the next record that
+    /// may be compressed against the anchor. An idle stream gets no anchor.
     #[inline]
     pub fn enter_stream(&self, writer: &mut Writer, stream: usize) {
         // Acquire: pairs with the Release store of the anchor's number.
@@ -81,12 +81,12 @@ impl Anchoring {
         let vector = durable.back().expect("the last one is kept").vector.clone();
         drop(durable);
         writer.append_anchor(stream, &vector);
-        // Release: a session that reads this number reserves its record behind the anchor.
+        // Release: a session that reads the number reserves its record behind the anchor.
         self.anchored[stream].fetch_max(newest, Ordering::Release);
     }
 
-    /// Makes the durable frontier the next anchor, if one is due; each stream gets it before its
-    /// next record. Evicts what is `delta_bytes` behind, and passes the eviction vector to
+    /// Makes the durable frontier the next anchor, if due; each stream gets the anchor before the
+    /// next record. Evicts positions `delta_bytes` behind, and passes the eviction vector to
     /// `raised`.
     pub fn housekeep(&self, table: &LsnVectorTable, raised: impl FnOnce(&[u64])) {
         let sum: u64 = (0..self.anchored.len()).map(|s| self.log.frontier().durable(s)).sum();

@@ -1,42 +1,43 @@
 //! The LSN vector table, or hot-row table: LSN vectors of recently used rows (Taurus, section 4.1).
 //!
-//! A row does not hold its vectors. It holds a *reference*: the number of a slot in this table, the
-//! slot's generation, and the *tick* in which the slot was handed out. A slot whose vectors are
-//! covered by the **eviction vector** may be reused in its next generation. A row whose reference
-//! has an older generation is *evicted*: its vectors are the eviction vector, which is PLV - delta,
-//! the paper's value for a row that re-enters the lock table.
+//! A row holds no vectors, but a *reference*: the number of a slot in this table, the slot's
+//! generation, and the *tick* in which the slot was handed out. A slot with vectors covered by the
+//! **eviction vector** may be reused in its next generation. A row with a reference of an older
+//! generation is *evicted*: the row's vectors are the eviction vector, which is PLV - delta, the
+//! paper's value for a row that re-enters the lock table.
 //!
-//! All rows that a transaction writes get the same vectors: the transaction's own, and no reader
-//! yet. The evicted rows that a command reads get its vector as their read vector. So they all
-//! share one slot, and the kind in their references tells which vector it is. A shared slot is
-//! immutable and has one vector only; the other vector of its rows is the eviction vector. A reader
-//! that has to raise the read vector of such a row first gives the row a slot of its own.
-//! (Forgetting earlier readers loses none: the writer's vector covers them, or, where the writer is
-//! a data record, the writer replays after them, and all that follow the writer follow them.)
+//! All rows written by a transaction get the same vectors: the transaction's own vector, and no
+//! reader yet. Evicted rows read by a command get the command's vector as read vector. So all these
+//! rows share a slot, and the kind in the references tells which vector the slot has. A shared slot
+//! is immutable and has a single vector; the second vector of its rows is the eviction vector. A
+//! reader that has to raise the read vector of a row in a shared slot first gives the row its own
+//! slot. (Forgetting earlier readers loses no order: the writer's vector covers the readers, or,
+//! where the writer is a data record, the writer replays after the readers, and all followers of
+//! the writer follow the readers.)
 //!
-//! Most transactions depend on evicted rows only: their vector is the eviction vector except in
-//! their own component. They need no slot: a reference of [`Kind::Single`] has the component and
-//! the position. A session that loads it joins the eviction vector, which is not below what it was
-//! then.
+//! Most transactions depend on evicted rows only: the transaction's vector is the eviction vector
+//! except in the transaction's own component. Such a vector needs no slot: a reference of
+//! [`Kind::Single`] has the component and the position. A session that loads the reference joins
+//! the eviction vector, which never falls.
 //!
 //! **Ticks** (`ticks.rs`) identify most evicted rows, and most reusable slots, without a load of
-//! the slot, which would be a cache miss: once a tick is evicted, so are all references that have
-//! it. A transaction that raises a vector in place gives the row a reference of the current tick.
+//! the slot, which would be a cache miss: once a tick is evicted, so are all references with the
+//! tick. A transaction that raises a vector in place gives the row a reference of the current tick.
 //!
-//! Invariant: the eviction vector is monotone and never above what is durable, and a slot changes
-//! its generation, and a tick is evicted, only while the vectors are covered by the eviction vector
-//! as published. So a session that finds an older generation or an evicted tick, and then loads the
-//! eviction vector, gets at least what the row had.
+//! Invariant: the eviction vector is monotone and never above the durable positions, and a slot
+//! changes its generation, and a tick is evicted, only while the vectors are covered by the
+//! eviction vector as published. So a session that finds an older generation or an evicted tick,
+//! and then loads the eviction vector, gets at least the row's vectors.
 //!
 //! The number of slots is bounded. A session that finds slots running short sets `short_of_slots`,
-//! and the eviction vector is raised as far as possible. Where that does not help, rows share the
-//! common slot (`common_slot.rs`).
+//! and the eviction vector is raised as far as possible. Where the raise does not help, rows share
+//! the common slot (`common_slot.rs`).
 //!
-//! There are no latches. Only its owner, a session's ring, reuses a slot. A reader loads the head
-//! before and after the vectors (a sequence lock). A slot of one row is marked by its owner, which
-//! then checks the vectors, and either removes the mark or fills the slot. A raise of a read vector
-//! raises the components, then checks the head: either the owner, which marks first, saw the raise,
-//! or the raiser sees the mark.
+//! There are no latches. Only the owner, a session's ring, reuses a slot. A reader loads the head
+//! before and after the vectors (a sequence lock). The owner of a slot of a single row marks the
+//! slot, then checks the vectors, and either removes the mark or fills the slot. A raise of a read
+//! vector raises the components, then checks the head: either the owner, which marks first, saw the
+//! raise, or the raiser sees the mark.
 
 mod common_slot;
 #[cfg(all(test, loom))]
@@ -70,16 +71,15 @@ const STALLED_TICKS: u32 = 8;
 /// The result of looking up a row's vectors.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RowObservation {
-    /// Whether the row has vectors of its own: it is not evicted altogether.
+    /// Whether the row has its own vectors: the row is not evicted altogether.
     pub warm: bool,
     /// When replay is expected to be done with the row's last users; `None` if unknown.
     pub replayed: Option<u64>,
-    /// Whether one of the requested vectors is at least the eviction vector, which the caller
-    /// joins.
+    /// Whether a requested vector is at least the eviction vector, which the caller joins.
     pub joins_eviction: bool,
 }
 
-/// The destination that a row's vectors are joined into.
+/// The destination of a join of a row's vectors.
 pub(crate) enum FoldTarget<'v> {
     /// Of the write vector.
     Write(&'v mut [u64]),
@@ -89,12 +89,12 @@ pub(crate) enum FoldTarget<'v> {
     Apart(&'v mut [u64], &'v mut [u64]),
 }
 
-/// The values that a row's vectors are raised to.
+/// The target values of a raise of a row's vectors.
 struct Raise<'v> {
     /// `None` for a reader.
     write: Option<&'v [u64]>,
     read: &'v [u64],
-    /// When replay is expected to be done with the transaction that raises them.
+    /// When replay is expected to be done with the raising transaction.
     replayed: u64,
 }
 
@@ -103,7 +103,7 @@ impl RowObservation {
         RowObservation { warm: false, replayed: None, joins_eviction: true };
 }
 
-/// Location of the vectors of a row that is not known to be evicted.
+/// Location of the vectors of a row not known to be evicted.
 enum Hot<'t> {
     /// In a slot of this generation.
     Slot(Slot<'t>, u64),
@@ -168,26 +168,26 @@ impl LsnVectorTable {
         ring.single = None;
     }
 
-    /// The number of slots, used or not.
+    /// Returns the number of slots, used or not.
     #[cfg_attr(loom, allow(dead_code))]
     pub fn slots(&self) -> u32 {
         self.own.len() - common_slot::RESERVED + self.shared.len()
     }
 
-    /// The slots and their memory.
+    /// Returns the slots and their memory.
     #[cfg_attr(loom, allow(dead_code))]
     pub fn hot_rows(&self) -> HotRows {
         let bytes = self.own.bytes() + self.shared.bytes();
         HotRows { slots: u64::from(self.slots()), bytes }
     }
 
-    /// Whether the reference alone shows that the row is evicted, as for most rows.
+    /// Returns whether the reference alone shows that the row is evicted, as for most rows.
     #[inline(always)]
     fn is_known_evicted(&self, packed: PackedReference) -> bool {
         packed == 0 || self.ticks.is_evicted(packed)
     }
 
-    /// Resolves the reference of a row that is not known to be evicted.
+    /// Resolves the reference of a row not known to be evicted.
     #[inline]
     fn hot(&self, packed: PackedReference) -> Hot<'_> {
         let kind = reference::kind(packed);
@@ -203,7 +203,7 @@ impl LsnVectorTable {
         if self.is_known_evicted(packed) { None } else { Some(self.hot(packed)) }
     }
 
-    /// Prefetches the row's slot, if it has one and is not known to be evicted.
+    /// Prefetches the row's slot, if the row has a slot and is not known to be evicted.
     #[inline]
     pub fn prefetch(&self, row: &Reference) {
         let packed = row.load(Ordering::Relaxed);
@@ -222,10 +222,10 @@ impl LsnVectorTable {
     /// Joins the row's vectors. The eviction vector is left to the caller, see [`RowObservation`].
     #[inline]
     pub fn fold(&self, row: &Reference, into: FoldTarget<'_>, ring: &mut Ring) -> RowObservation {
-        // Acquire half: pairs with the Release that published the reference; its slot is filled.
-        // SeqCst: a writer that has locked the row, or changed its gap, and then finds no reference
-        // here precedes the validation of a reader that published one, and that validation will see
-        // the lock (docs/protocols/taurus.md, E4).
+        // Acquire half: pairs with the Release that published the reference; the slot is filled.
+        // SeqCst: a writer that has locked the row, or changed the gap, and then finds no reference
+        // here precedes the validation of a reader that published a reference, and the validation
+        // will see the lock (docs/protocols/taurus.md, E4).
         checker_fence();
         let packed = row.load(Ordering::SeqCst);
         if self.is_known_evicted(packed) {
@@ -248,21 +248,21 @@ impl LsnVectorTable {
     }
 
     /// Sets the row's write vector to `vector`, the final vector of the ring's transaction. The
-    /// caller holds the row's write protection. The old vector is not needed any more: `vector`
-    /// covers it, or what depends on the row from now on does not depend on its earlier writers.
+    /// caller holds the row's write protection. The old vector is no longer needed: `vector` covers
+    /// the old vector, or later dependents of the row do not depend on the row's earlier writers.
     #[inline]
     pub fn set_write(&self, row: &Reference, vector: &[u64], replayed: u64, ring: &mut Ring) {
         let taken = self.shared(ring, vector, replayed);
-        // Release: a session that loads the reference finds its slot filled.
+        // Release: a session that loads the reference finds the slot filled.
         row.store(taken, Ordering::Release);
     }
 
     /// Raises the row's read vector to at least `vector`, the final vector of the ring's
-    /// transaction. Many readers may do this concurrently.
+    /// transaction. Many readers may raise concurrently.
     #[inline]
     pub fn raise_read(&self, row: &Reference, vector: &[u64], replayed: u64, ring: &mut Ring) {
-        // SeqCst: a reader that finds the row raised already must order this load before its own
-        // validation, too (E4).
+        // SeqCst: a reader that finds the row raised already must order the load before the
+        // reader's own validation, too (E4).
         let seen = row.load(Ordering::SeqCst);
         if self.is_known_evicted(seen) {
             let taken = self.shared(ring, vector, replayed);
@@ -276,7 +276,7 @@ impl LsnVectorTable {
         self.raise(row, &Raise { write: None, read: vector, replayed }, ring);
     }
 
-    /// Raises the write and read vectors of `to` to at least those of `from`.
+    /// Raises the write and read vectors of `to` to at least the vectors of `from`.
     pub fn inherit(&self, to: &Reference, from: &Reference, ring: &mut Ring) {
         if from.load(Ordering::SeqCst) == 0 && to.load(Ordering::Acquire) == 0 {
             return;
@@ -289,7 +289,8 @@ impl LsnVectorTable {
             self.join_eviction(both);
         }
         if !source.warm {
-            // An evicted target already stands for the eviction vector; any other is raised to it.
+            // An evicted target already stands for the eviction vector; any other target is raised
+            // to it.
             loop {
                 let seen = to.load(Ordering::Acquire);
                 match self.find(seen) {
@@ -297,8 +298,8 @@ impl LsnVectorTable {
                     Some(Hot::Single(_)) => break,
                     _ => {}
                 }
-                // Clear the reference: a reader that resolved it earlier must not renew it with the
-                // old vectors alone.
+                // Clear the reference: a reader that resolved the reference earlier must not renew
+                // it with the old vectors alone.
                 if seen == 0 || publish(to, seen, 0) {
                     return;
                 }
@@ -345,8 +346,8 @@ impl LsnVectorTable {
         })
     }
 
-    /// Raises the vectors of a row that has a slot of its own, or checks that its shared slot
-    /// covers the raise. False if the row needs another slot, or has got one meanwhile.
+    /// Raises the vectors of a row with its own slot, or checks that the shared slot covers the
+    /// raise. False if the row needs another slot, or has got another slot meanwhile.
     #[inline]
     fn raise_in_place(
         &self,
@@ -375,8 +376,8 @@ impl LsnVectorTable {
             if slot.replayed().load(Ordering::Relaxed) < replayed {
                 slot.replayed().fetch_max(replayed, Ordering::Relaxed);
             }
-            // SeqCst, like the raises: the owner marks, then checks the vectors; here it is the
-            // other way round. If the owner did not see the raise, its mark is seen here.
+            // SeqCst, like the raises: the owner marks, then checks the vectors; here the order is
+            // reversed. If the owner did not see the raise, the owner's mark is seen here.
             checker_fence();
             if slot.head().load(Ordering::SeqCst) == generation << 1 {
                 let fresh = reference::with_tick(seen, self.ticks.now());
@@ -387,8 +388,8 @@ impl LsnVectorTable {
         false
     }
 
-    /// Takes a slot for this row alone: a copy of its shared slot, raised. `None` if the row is
-    /// evicted, or has a slot of its own.
+    /// Takes a slot for the row alone: a raised copy of the shared slot. `None` if the row is
+    /// evicted, or has its own slot.
     #[inline]
     fn own_copy(
         &self,
@@ -421,7 +422,7 @@ impl LsnVectorTable {
     }
 
     fn is_evicted(&self, vector: &[AtomicU64]) -> bool {
-        // SeqCst: see `take_own`. Acquire: these loads precede the Release that publishes a slot's
+        // SeqCst: see `take_own`. Acquire: the loads precede the Release that publishes a slot's
         // new generation.
         vector
             .iter()
@@ -444,8 +445,8 @@ impl LsnVectorTable {
         }
     }
 
-    /// Whether a stream's anchor covers the eviction vector. If so, a record reserved there from
-    /// now on may leave it out of its vector.
+    /// Returns whether a stream's anchor covers the eviction vector. If so, a record reserved in
+    /// the stream from now on may leave the eviction vector out of the record's vector.
     #[inline(always)]
     pub fn is_eviction_below(&self, anchor: impl Iterator<Item = Lsn>) -> bool {
         let mut lanes = self.eviction.iter().zip(anchor);
@@ -479,7 +480,7 @@ impl LsnVectorTable {
 /// Replaces the row's reference, unless another thread has done so.
 #[inline]
 fn publish(row: &Reference, seen: u64, fresh: u64) -> bool {
-    // SeqCst: as in `fold`. On failure another thread was first: its slot is raised next; the
-    // caller's slot stays in its ring and is reused like any other.
+    // SeqCst: as in `fold`. On failure another thread was first, and the raise goes on with that
+    // thread's slot; the caller's slot stays in the ring and is reused like any other.
     row.compare_exchange(seen, fresh, Ordering::SeqCst, Ordering::Relaxed).is_ok()
 }

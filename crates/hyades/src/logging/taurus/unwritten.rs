@@ -1,27 +1,26 @@
 //! Unwritten tables: rows of tables without writers need no read stamps.
 //!
-//! A command stamps every row that it read, so that a transaction that overwrites the row is
-//! replayed after it. In a lookup table these read stamps are never used, and they are most of the
-//! cost of a command. So a table is **unwritten** until a transaction overwrites a row of it: its
-//! readers leave no stamps. The first writer gives the table a **floor**, the reserved ends of the
-//! streams, and follows all that is below it; so does every later writer, until the eviction
-//! vector, which every writer follows anyway, covers the floor (the floor is *evicted*). From the
-//! first writer on, readers leave stamps. A table that was not written for a while is unwritten
-//! again.
+//! A command stamps every row read, so that an overwriting transaction is replayed after the
+//! command. In a lookup table the read stamps are never used, and are most of the cost of a
+//! command. So a table is **unwritten** until a transaction overwrites a row of the table: readers
+//! leave no stamps. The first writer gives the table a **floor**, the reserved ends of the streams,
+//! and follows everything below the floor; so does every later writer, until the eviction vector,
+//! which every writer follows anyway, covers the floor (the floor is *evicted*). From the first
+//! writer on, readers leave stamps. A table without writes for a while is unwritten again.
 //!
-//! Why this is correct. Let R read a row, leave no stamp, and commit; let W overwrite the row after
-//! that. R had reserved its position before it found the table unwritten; that was before it
-//! validated, or released its lock; and W checks the table after it has locked the row. So W checks
-//! after R:
+//! Why unwritten tables are correct. Let R read a row, leave no stamp, and commit; let W overwrite
+//! the row afterwards. R had reserved a position before R found the table unwritten; R validated,
+//! or released its lock, after the check; and W checks the table after W has locked the row. So W
+//! checks after R:
 //!
-//! - W finds the table unwritten, or a floor that was taken after R's check: R had its position by
-//!   then, and is below the floor.
-//! - A floor that was taken before R's check no longer existed then: the table had been written,
-//!   its floor was evicted, and it was unwritten again. W, which checks after R, finds a later
+//! - W finds the table unwritten, or a floor taken after R's check: R had a position by then, and
+//!   is below the floor.
+//! - A floor taken before R's check no longer existed at the check: the table had been written, the
+//!   floor was evicted, and the table was unwritten again. W, which checks after R, finds a later
 //!   state.
 //!
-//! Streams in which no reader has skipped its stamp stay out of the floor: a stalled stream holds
-//! up only transactions that may depend on it.
+//! Streams without a reader that skipped its stamp stay out of the floor: a stalled stream holds up
+//! only transactions that may depend on the stream.
 
 #[cfg(all(test, loom))]
 mod loom_tests;
@@ -34,20 +33,20 @@ use hyades_wal::{Lsn, lsn_vector::covers};
 const UNWRITTEN: u32 = 0;
 /// A writer is about to take the floor.
 const CHANGING: u32 = 1;
-/// Writers follow what is below the floor.
+/// Writers follow everything below the floor.
 const FLOOR: u32 = 2;
 /// The eviction vector covers the floor.
 const WRITTEN: u32 = 3;
 
-/// A table is unwritten again after this many rounds of housekeeping without a write. A round is at
-/// least an anchor's interval of the log; the first writer after that follows more than it needs
+/// The rounds of housekeeping without a write after which a table is unwritten again. A round is at
+/// least an anchor's interval of the log; the first writer afterwards follows more than it needs
 /// to.
 const QUIET_ROUNDS: u32 = 16;
 
-/// What a writer has to follow.
+/// The positions that a writer has to follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WriterFollows {
-    /// The vector, which was raised.
+    /// The vector, now raised.
     Vector,
     /// The eviction vector only.
     EvictionVector,
@@ -62,8 +61,8 @@ struct TableMark {
     written: AtomicU32,
     /// Rounds without a writer. Used by housekeeping only.
     quiet: AtomicU32,
-    /// The streams of readers that left no stamp, by bit. Never cleared: a reader that finds its
-    /// bit set relies on that.
+    /// The streams of readers that left no stamp, by bit. Never cleared: a reader with its bit set
+    /// already relies on the bit.
     lanes: AtomicU64,
     /// Raised by the writer that changes the phase to [`FLOOR`].
     floor: Box<[AtomicU64]>,
@@ -82,8 +81,8 @@ impl UnwrittenTables {
         UnwrittenTables { tables: (0..tables).map(table).collect() }
     }
 
-    /// Whether this reader has to stamp rows of the table. It has its position in `lane`, and has
-    /// not yet validated, or holds the row's lock.
+    /// Returns whether a reader has to stamp rows of the table. The reader has a position in
+    /// `lane`, and has not yet validated, or holds the row's lock.
     #[inline]
     pub fn needs_read_stamp(&self, table: u32, lane: usize) -> bool {
         let table = &self.tables[table as usize];
@@ -96,13 +95,14 @@ impl UnwrittenTables {
             table.lanes.fetch_or(bit, Ordering::SeqCst);
         }
         // SeqCst: after the position was reserved and the bit was set. The writer that takes the
-        // floor does it the other way round.
+        // floor uses the reverse order.
         checker_fence();
         table.phase.load(Ordering::SeqCst) != UNWRITTEN
     }
 
     /// Called before rows of the table, which the caller has locked, are overwritten. Raises
-    /// `order` to what the caller has to follow. `reserved` returns the reserved end of a stream.
+    /// `order` to the positions that the caller has to follow. `reserved` returns the reserved end
+    /// of a stream.
     #[inline]
     pub fn overwrite(
         &self,
@@ -166,7 +166,7 @@ impl TableMark {
                 floor.store(reserved(lane), Ordering::Relaxed);
             }
         }
-        // Release half: a thread that finds the phase [`FLOOR`] finds this floor.
+        // Release half: a thread that finds the phase [`FLOOR`] finds the floor.
         self.phase.store(FLOOR, Ordering::SeqCst);
     }
 
@@ -177,8 +177,8 @@ impl TableMark {
                     self.floor.iter().map(|lane| lane.load(Ordering::Relaxed)).collect();
                 if covers(eviction, &floor) {
                     self.quiet.store(0, Ordering::Relaxed);
-                    // Release half: a writer that finds this phase, and then loads the eviction
-                    // vector, finds one that covers the floor.
+                    // Release half: a writer that finds the phase, and then loads the eviction
+                    // vector, finds the floor covered.
                     self.phase.store(WRITTEN, Ordering::SeqCst);
                 }
             }
@@ -213,7 +213,7 @@ mod tests {
         let tables = UnwrittenTables::new(2, 3);
         assert!(!tables.needs_read_stamp(1, 0));
         assert!(!tables.needs_read_stamp(1, 2));
-        // No reader skipped its stamp in stream 1.
+        // No reader skipped a stamp in stream 1.
         assert_eq!(followed(&tables, 10), (WriterFollows::Vector, vec![10, 0, 12]));
         assert_eq!(followed(&tables, 20), (WriterFollows::Vector, vec![10, 0, 12]));
         assert!(tables.needs_read_stamp(1, 0));
@@ -233,7 +233,7 @@ mod tests {
         tables.housekeep(&[10; 3]);
         for _ in 0..2 {
             followed(&tables, 20);
-            // The first round finds that it was written.
+            // The first round finds the table written.
             for _ in 0..QUIET_ROUNDS {
                 tables.housekeep(&[10; 3]);
                 assert!(tables.needs_read_stamp(1, 0));

@@ -3,7 +3,7 @@
 use super::{Id, Reference};
 use hyades_platform::sync::{AtomicU64, Ordering, fence};
 
-/// Replaces the last writer's id while that and its needs change.
+/// Replaces the last writer's id while the id and the writer's needs change.
 pub(super) const BUSY: Id = u64::MAX;
 
 /// The stamp of a row or a gap.
@@ -12,43 +12,43 @@ pub(crate) struct LastWriter {
     /// The record that wrote the row last; 0 for a gap, for a new row that was a gap before, and
     /// for a row not written in this incarnation.
     pub(super) writer: Name,
-    /// The writer's predecessor vector; for a gap, the join of those of all deleters whose
-    /// tombstones it absorbed.
+    /// The writer's predecessor vector; for a gap, the join of the predecessor vectors of all
+    /// deleters whose tombstones the gap absorbed.
     pub(super) vector: Reference,
 }
 
-/// The id of a row's last writer, a sequence lock over what that writer needs. Written under the
-/// row's write protection, read under its protection or before its version is checked once more.
+/// The id of a row's last writer, a sequence lock over the writer's needs. Written under the row's
+/// write protection, read under protection or before the row's version is checked once more.
 ///
-/// A reader that finds the id changing, or changed, leaves this predecessor out, and relies on the
-/// later check of the row's version to fail. That check does not fail by itself: the writer has
-/// locked the row before it changes the id, but nothing else orders the reader's check behind the
-/// lock. So all that a writer stores here is Release, and all that a reader loads is Acquire:
-/// whatever the reader has seen of this change, the lock happened before it, and the check comes
-/// behind both.
+/// A reader that finds the id changing, or changed, leaves the predecessor out, and relies on the
+/// later check of the row's version to fail. The check does not fail by itself: the writer has
+/// locked the row before the change of the id, but nothing else orders the reader's check behind
+/// the lock. So all stores of a writer here are Release, and all loads of a reader are Acquire:
+/// whatever part of the change the reader has seen, the lock happened before that part, and the
+/// check comes behind both.
 #[derive(Default)]
 pub(super) struct Name(AtomicU64);
 
 impl Name {
-    /// Loads the id. What is read of this writer comes after this.
+    /// Loads the id. Reads of the writer's needs come after this load.
     #[inline]
     pub fn get(&self) -> Id {
         self.0.load(Ordering::Acquire)
     }
 
-    /// Whether what was read since [`Name::get`] returned this id belongs to it.
+    /// Returns whether the needs read since [`Name::get`] returned `name` belong to `name`.
     #[inline]
     pub fn is_still(&self, name: Id) -> bool {
-        // Earlier loads come before the one below.
+        // Earlier loads come before the load below.
         fence(Ordering::Acquire);
         self.0.load(Ordering::Acquire) == name
     }
 
-    /// Begins a change: what belongs to the id changes after this. The caller has locked the row.
+    /// Begins a change: the writer's needs change after this call. The caller has locked the row.
     #[inline]
     pub fn change(&self) {
         self.0.store(BUSY, Ordering::Release);
-        // A reader that sees any of the change sees that the id has changed.
+        // A reader that sees any part of the change sees a changed id.
         fence(Ordering::Release);
     }
 
@@ -81,8 +81,7 @@ mod loom_tests {
         row.word.store(2, Ordering::Release);
     }
 
-    /// Commits as an optimistic reader does: returns the version that it read, and the predecessor
-    /// that it lists.
+    /// Commits as an optimistic reader does: returns the version read, and the predecessor listed.
     fn read(row: &Row) -> Option<(u64, Option<(Id, u64)>)> {
         let seen = row.word.load(Ordering::Acquire);
         let name = row.writer.get();

@@ -1,4 +1,4 @@
-//! Every schedule of readers of streams that insert records, settle them and end.
+//! Every schedule of stream readers that insert records, settle records and end.
 
 use super::*;
 use crate::logging::predecessors::id;
@@ -21,29 +21,31 @@ fn named<const N: usize>(list: [(usize, bool); N]) -> [Predecessor; N] {
     list.map(|(lane, overwritten)| Predecessor { id: id(lane, 10), overwritten })
 }
 
-/// Reads the only record of a stream, which ends at 10 and lists nothing: it is replayed at once,
+/// Reads the only record of a stream. The record ends at 10, lists nothing, is replayed at once,
 /// and settles as live if `live`, or as dead.
 fn read_alone(graph: &Graph<()>, lane: usize, live: bool, replayed: &AtomicU64) {
-    // Relaxed: the graph alone must make it visible.
+    // Relaxed: the graph alone must make the replay visible.
     replayed.store(1, Ordering::Relaxed);
     graph.settle(id(lane, 10), live);
     graph.pass(lane, 10);
 }
 
-/// Inserts a record into a stream, and says whether it was found ready, or dead, at once.
+/// Inserts a record into a stream, and returns whether the record was found ready, or dead, at
+/// once.
 fn arrive(graph: &Graph<()>, lane: usize, list: &[Predecessor], vector: &[Lsn]) -> Admission {
     let admission = graph.arrive((lane, 10), list, vector, || ());
     graph.pass(lane, 10);
     admission
 }
 
-/// The records that the graph has released so far, and whether each is dead.
+/// Takes the records released by the graph so far, and returns whether each is dead.
 fn released(graph: &Graph<()>) -> Vec<bool> {
     std::iter::from_fn(|| graph.next_ready()).map(|node| node.is_dead()).collect()
 }
 
-/// Two streams are read while a record that read from the one and overwrote the other is inserted:
-/// it is released once, after both are replayed, whichever thread finds it.
+/// Two streams are read while a record is inserted, a reader of the first stream's record and an
+/// overwriter of the second's: the new record is released once, after both are replayed, by either
+/// thread.
 #[test]
 fn a_record_is_released_once_and_after_what_it_lists() {
     model(|| {
@@ -73,8 +75,8 @@ fn a_record_is_released_once_and_after_what_it_lists() {
     });
 }
 
-/// A record settles as dead, and another one is beyond the end of its stream, while one is inserted
-/// that follows both: it is dead iff it has read from one of them.
+/// A record settles as dead, and a second is beyond the end of its stream, while a follower of both
+/// is inserted: the follower is dead iff it has read from the first or the second.
 #[test]
 fn a_record_is_dead_if_it_has_read_what_is_dead_or_lost() {
     for (dead, lost) in [(READ, OVERWRITTEN), (OVERWRITTEN, READ), (OVERWRITTEN, OVERWRITTEN)] {
@@ -101,8 +103,8 @@ fn a_record_is_dead_if_it_has_read_what_is_dead_or_lost() {
     }
 }
 
-/// A record waits for a position that its vector needs while the stream reaches it, or ends before
-/// it.
+/// A record waits for a position needed by its vector while the stream reaches the position, or
+/// ends before.
 #[test]
 fn a_record_waits_for_the_positions_of_its_vector() {
     for (end, ordered) in [(10, true), (10, false), (5, true), (5, false)] {
@@ -127,8 +129,8 @@ fn a_record_waits_for_the_positions_of_its_vector() {
     }
 }
 
-/// Two records wait for a third, and two threads look for what is released: each takes one of them,
-/// or one takes both, and the streams settle up to their ends.
+/// Two records wait for a third, and two threads look for released records: each thread takes one
+/// record, or a single thread takes both, and the streams settle up to their ends.
 #[test]
 fn each_released_record_is_taken_by_one_thread() {
     model(|| {

@@ -1,11 +1,11 @@
 //! The basic parallel recovery of section 4.4.1, in its three phases, over the whole log at once:
-//! the result that the graph must reach.
+//! the required result of the graph.
 
 use crate::logging::predecessors::{self, Id, Predecessor};
 use hyades_wal::Lsn;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A record as it was logged.
+/// A logged record.
 #[derive(Clone, Debug)]
 pub(super) struct Logged {
     pub id: Id,
@@ -13,11 +13,12 @@ pub(super) struct Logged {
     pub vector: Vec<Lsn>,
 }
 
-/// The records to be recovered, of those that were found. `start` and `end` bound each stream.
+/// Returns the records to be recovered, among the found records. `start` and `end` bound each
+/// stream.
 pub(super) fn live(found: &[Logged], start: &[Lsn], end: &[Lsn]) -> BTreeSet<Id> {
     // Phase 1: the dependency graph.
     let mut nodes: BTreeMap<Id, &Logged> = found.iter().map(|logged| (logged.id, logged)).collect();
-    // Phase 2: remove the records that read a missing one, until there are none.
+    // Phase 2: remove the readers of a missing record, until no such reader is left.
     loop {
         let is_there = |id: Id| {
             predecessors::end(id) <= start[predecessors::lane(id)] || nodes.contains_key(&id)

@@ -1,9 +1,10 @@
-//! A queue of the records that waited and lack nothing any more.
+//! A queue of records that waited and now lack nothing.
 
 use hyades_platform::sync::{Arc, AtomicUsize, Mutex, Ordering, Unpoisoned};
 use std::collections::VecDeque;
 
-/// First in, first out; each record is taken by one thread. Testing for emptiness costs one load.
+/// First in, first out; each record is taken by a single thread. Testing for emptiness costs one
+/// load.
 pub(super) struct Ready<R> {
     records: Mutex<VecDeque<Arc<R>>>,
     /// Number of records; changed under the lock of `records`.

@@ -6,17 +6,17 @@ use crate::logging::predecessors::{end, id, lane};
 use fastrand::Rng;
 use std::collections::{BTreeMap, VecDeque};
 
-/// Transactions over a few rows, on streams that were cut at random positions.
+/// Transactions over a few rows, on streams cut at random positions.
 struct World {
     logged: Vec<Logged>,
-    /// The rows that each record wrote.
+    /// The rows written by each record.
     writes: BTreeMap<Id, Vec<usize>>,
     starts: Vec<Lsn>,
     ends: Vec<Lsn>,
 }
 
-/// Runs transactions serially and logs them as the protocol does. Then cuts off the end of every
-/// stream, and sometimes truncates a prefix that a checkpoint holds.
+/// Runs transactions serially and logs each as the protocol does. Then cuts off the end of every
+/// stream, and sometimes truncates a prefix held by a checkpoint.
 fn world(rng: &mut Rng) -> World {
     let lanes = rng.usize(1..5);
     let rows = rng.usize(1..12);
@@ -47,7 +47,7 @@ fn world(rng: &mut Rng) -> World {
         logged.push(Logged { id, list: list.into_iter().map(named).collect(), vector });
         writes.insert(id, wrote);
     }
-    // A checkpoint holds what a prefix of the serial order did.
+    // A checkpoint holds the effects of a prefix of the serial order.
     let kept = rng.usize(0..logged.len());
     let mut starts = begin;
     for gone in logged.drain(..if rng.bool() { kept } else { 0 }) {
@@ -74,12 +74,12 @@ struct GraphRun<'w> {
     world: &'w World,
     ordered: bool,
     graph: Graph<Id>,
-    /// The records of each stream that were not read yet.
+    /// The unread records of each stream.
     streams: Vec<VecDeque<&'w Logged>>,
     ended: Vec<bool>,
-    /// Records that the graph has released.
+    /// Records released by the graph.
     released: Vec<Arc<RecordNode<Id>>>,
-    /// Records whose replay has begun, if they settle only after it.
+    /// Records whose replay has begun, if records settle only after replay.
     replaying: Vec<Id>,
     shown: Shown,
 }
@@ -103,9 +103,9 @@ impl<'w> GraphRun<'w> {
         }
     }
 
-    /// Reads the next record of a stream, or its end. Returns false if that was read before.
+    /// Reads the next record of a stream, or its end. Returns false if the end was read before.
     fn read(&mut self, at: usize) -> bool {
-        // A record that is replayed at once holds up its stream's reader.
+        // A record replayed at once holds up its stream's reader.
         let Some(logged) = self.streams[at].pop_front() else {
             let is_new = !std::mem::replace(&mut self.ended[at], true);
             if is_new {
@@ -127,7 +127,7 @@ impl<'w> GraphRun<'w> {
         true
     }
 
-    /// Handles one of the records that the graph has released. Returns false if there is none.
+    /// Handles a record released by the graph. Returns false if there is none.
     fn replay_released(&mut self, rng: &mut Rng) -> bool {
         self.released.extend(self.graph.next_ready());
         if self.released.is_empty() {
@@ -160,7 +160,7 @@ impl<'w> GraphRun<'w> {
         true
     }
 
-    /// Whether nothing is left to be done. Takes what the graph still releases.
+    /// Whether nothing is left to be done. Takes the records that the graph still releases.
     fn is_over(&mut self) -> bool {
         self.released.extend(self.graph.next_ready());
         let all_ended = self.ended.iter().all(|ended| *ended);
@@ -204,8 +204,8 @@ fn the_graph_recovers_what_the_three_phases_recover() {
     }
 }
 
-/// Phase 3: the state that the live records leave. Versions decide, so the middle writer may be
-/// lost (docs/protocols/taurus-2016.md).
+/// Phase 3: the state left by the live records. Versions decide, so the middle writer may be lost
+/// (docs/protocols/taurus-2016.md).
 #[test]
 fn versions_leave_the_state_of_the_three_phases() {
     for seed in 0..2_000 {

@@ -1,18 +1,19 @@
 //! The records of a pool, in the order of their stream. One thread at a time puts records in, any
-//! thread takes any of them out, and none waits for another.
+//! thread takes out any record, and no thread waits for another.
 //!
-//! A record has a number; its slot is the number modulo the ring's size. The slot's state has the
-//! number, too, and goes *waiting*, *running*, *done*. `head` is the lowest number that is not
-//! done: what is behind it by a ring's size has a free slot.
+//! A record has a number; its slot is the number modulo the ring's size. The slot's state includes
+//! the number, too, and goes *waiting*, *running*, *done*. `head` is the lowest number not yet
+//! done: the next record has a free slot if its number is below `head` plus the ring's size.
 //!
-//! What is read of a slot is of the record that was looked for. The producer writes a slot's start
-//! and words (Release) after it has seen that the slot's last record is below `head`, thus after
-//! that became done. A reader that reads any of the new ones (Acquire) then reads the state again,
-//! and finds that the record is no longer there.
+//! A reader of a slot reads only values of the requested record. The producer writes a slot's start
+//! and words (Release) after seeing the slot's last record below `head`, thus after the last record
+//! became done. A reader of any new value (Acquire) then reads the state again, and finds the old
+//! record no longer there.
 //!
-//! `head` is raised by delegation: a thread whose record is done goes on at once, unless that is
-//! the first one. The thread whose record is the first raises `head` over all that are done.
-//! Neither misses the other: each writes, then reads what the other has written, all SeqCst.
+//! `head` is raised by delegation: a thread whose record is done goes on at once, unless the record
+//! is the first. The thread with the first record raises `head` over all done records. Neither
+//! thread misses the other: each writes its own variable, then reads the variable of the other, all
+//! SeqCst.
 
 use hyades_platform::sync::{AtomicU64, Mutex, Ordering, Padded, Unpoisoned, checker_fence};
 use hyades_wal::Lsn;
@@ -21,7 +22,7 @@ const WAITING: u64 = 1;
 const RUNNING: u64 = 2;
 const DONE: u64 = 3;
 
-/// The state of a slot that has the record with this number.
+/// The state of the slot of the record with this number.
 fn state(number: u64, what: u64) -> u64 {
     number << 2 | what
 }
@@ -31,7 +32,7 @@ struct RingSlot<T> {
     state: AtomicU64,
     /// The start of the record's frame.
     start: AtomicU64,
-    /// What decides whether the record may run.
+    /// The words that decide whether the record may run.
     words: Box<[AtomicU64]>,
     /// Locked by the producer before the record waits, and by its taker: never by two threads.
     record: Mutex<Option<T>>,
@@ -40,14 +41,14 @@ struct RingSlot<T> {
 /// Records of one stream.
 pub(super) struct RecordRing<T> {
     slots: Box<[RingSlot<T>]>,
-    /// The lowest number that is not done. Raised by a thread that finds that record done.
+    /// The lowest number not yet done. Raised by a thread that finds the record done.
     head: Padded<AtomicU64>,
     /// The number of the next record. Written by the producer.
     tail: Padded<AtomicU64>,
 }
 
 impl<T> RecordRing<T> {
-    /// A ring of `slots` records, each with this many words.
+    /// Creates a ring of `slots` records, each with `words` words.
     pub fn new(slots: usize, words: usize) -> RecordRing<T> {
         debug_assert!(slots.is_power_of_two(), "numbers are masked");
         let slot = |_| RingSlot {
@@ -67,14 +68,14 @@ impl<T> RecordRing<T> {
         &self.slots[number as usize & (self.slots.len() - 1)]
     }
 
-    /// The numbers of the records that may be there.
+    /// Returns the numbers of the records possibly present.
     pub fn numbers(&self) -> std::ops::Range<u64> {
-        // The head first: it is never above a later tail.
+        // The head first: the head is never above a later tail.
         let head = self.head.load(Ordering::Acquire);
         head..self.tail.load(Ordering::Acquire)
     }
 
-    /// Records that may be there.
+    /// Returns the number of records possibly present.
     pub fn len(&self) -> usize {
         let numbers = self.numbers();
         (numbers.end - numbers.start) as usize
@@ -85,7 +86,7 @@ impl<T> RecordRing<T> {
         self.len() < self.slots.len()
     }
 
-    /// Puts a record in, for which there is [room](Self::has_room). One thread at a time may.
+    /// Puts a record in; the ring must have [room](Self::has_room). One thread at a time may call.
     pub fn put(&self, start: Lsn, words: impl Iterator<Item = u64>, record: T) {
         debug_assert!(self.has_room(), "the slot has a record that is not done");
         let number = self.tail.load(Ordering::Relaxed);
@@ -99,7 +100,7 @@ impl<T> RecordRing<T> {
         self.tail.store(number + 1, Ordering::Release);
     }
 
-    /// Reads the words of a record that waits; false if it does not.
+    /// Reads the words of a waiting record; false if the record does not wait.
     pub fn look(&self, number: u64, words: &mut [u64]) -> bool {
         let slot = self.slot(number);
         let waiting = || slot.state.load(Ordering::Acquire) == state(number, WAITING);
@@ -112,8 +113,8 @@ impl<T> RecordRing<T> {
         waiting()
     }
 
-    /// Takes a record that waits, with its start: it runs from then on. `None` if it does not wait
-    /// any more.
+    /// Takes a waiting record, with its start: the record runs from then on. `None` if the record
+    /// does not wait any more.
     pub fn take(&self, number: u64) -> Option<(Lsn, T)> {
         let slot = self.slot(number);
         let (from, to) = (state(number, WAITING), state(number, RUNNING));
@@ -124,8 +125,8 @@ impl<T> RecordRing<T> {
         Some((slot.start.load(Ordering::Acquire), record))
     }
 
-    /// A record that was taken is done. Whether all before it are: then the caller goes on with
-    /// [`lowest`](Self::lowest).
+    /// Marks a taken record as done. Returns whether all records before are done: then the caller
+    /// goes on with [`lowest`](Self::lowest).
     pub fn finish(&self, number: u64) -> bool {
         let slot = self.slot(number);
         debug_assert_eq!(
@@ -138,8 +139,8 @@ impl<T> RecordRing<T> {
         self.head.load(Ordering::SeqCst) == number
     }
 
-    /// Raises the head over all that is done. Returns the start of the first record that is not;
-    /// `None` if none was put in that is not done.
+    /// Raises the head over all done records. Returns the start of the first record not done;
+    /// `None` if all records put in are done.
     pub fn lowest(&self) -> Option<Lsn> {
         loop {
             let head = self.head.load(Ordering::SeqCst);
@@ -208,7 +209,7 @@ mod loom_tests {
     use loom::sync::Arc;
 
     /// A producer and two workers on a ring of two slots: in every schedule no start is reported
-    /// above a record that is not done, each record is taken once, and at the end all are passed.
+    /// above an unfinished record, each record is taken once, and at the end all are passed.
     #[test]
     fn the_lowest_start_passes_nothing_that_is_not_done() {
         let mut model = loom::model::Builder::new();
@@ -258,7 +259,7 @@ mod loom_tests {
                 left.is_empty() || done[left.start as usize].load(Ordering::SeqCst) == 0,
                 "nobody has left a done record at the head"
             );
-            // What is left, in one thread.
+            // The remaining records, in one thread.
             for number in ring.numbers() {
                 if ring.take(number).is_some() {
                     done[number as usize].fetch_add(1, Ordering::SeqCst);

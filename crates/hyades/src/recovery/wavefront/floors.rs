@@ -1,12 +1,12 @@
-//! The floor of a replay by timestamps: no record to come reads as of a lower TID, so that versions
-//! of rows that ended before can be forgotten, and what they held up: tombstones, and index entries
-//! of earlier states of rows.
+//! The floor of a replay by timestamps: no remaining record reads as of a lower TID, so row
+//! versions with an end before the floor can be forgotten, with the items held up by them:
+//! tombstones, and index entries of earlier states of rows.
 //!
-//! A record may state a floor: it, and whatever gets its position later, in any stream, reads as of
-//! no lower TID. So what stands behind it in its own stream does not. The common floor is the
-//! lowest, over all streams that have unresolved records, of the last floor up to the watermark.
-//! That a record is dead does not change what it states; but a later incarnation begins anew, since
-//! its timestamps may be lower than those of dead records.
+//! A record may state a floor: the record, and every record whose position is reserved later, in
+//! any stream, reads as of no lower TID. So no record behind the first in its own stream does. The
+//! common floor is the lowest, over all streams with unresolved records, of the last floor up to
+//! the watermark. The floor of a dead record counts as well; but a later incarnation begins anew,
+//! since its timestamps may be lower than the timestamps of dead records.
 
 use super::super::replay::{DeferredGarbage, ReplayContext};
 use super::super::version_collector::VersionCollector;
@@ -23,12 +23,12 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, RwLock};
 
-/// The floors that a stream has stated.
+/// The floors stated by a stream.
 #[derive(Default)]
 struct LaneFloors {
-    /// Those that replay has not reached, with the starts of their records, in the stream's order.
+    /// Floors not yet reached by replay, with the starts of their records, in the stream's order.
     ahead: VecDeque<(Lsn, Tid)>,
-    /// The last one that it has reached.
+    /// The last floor reached by replay.
     reached: Tid,
 }
 
@@ -37,8 +37,8 @@ pub(super) struct Floors {
     /// Held shared while records are replayed, and exclusively while garbage is removed: a command
     /// may be about to insert the same key again.
     running: RwLock<()>,
-    /// How many items of garbage there must be before any are looked at: twice what was left, and
-    /// some. Relaxed: a hint.
+    /// Number of garbage items at which items are checked: twice the number left, and some.
+    /// Relaxed: a hint.
     sweep_at: AtomicUsize,
 }
 
@@ -57,22 +57,23 @@ impl Floors {
         Floors { lanes, running: RwLock::new(()), sweep_at: AtomicUsize::new(SLACK) }
     }
 
-    /// The record of a stream that begins at `start` states a floor.
+    /// Adds the floor stated by the record of a stream at `start`.
     pub fn add(&self, lane: usize, start: Lsn, floor: Tid) {
         let ahead = &mut self.lanes.lock().unpoisoned()[lane].ahead;
-        // A record that could not be run is decoded again.
+        // A record is decoded again if it could not be run.
         if ahead.back().is_none_or(|(last, _)| *last < start) {
             ahead.push_back((start, floor));
         }
     }
 
-    /// Calls `run`, which replays records, while no garbage is removed. Procedures may panic in it.
+    /// Calls `run`, to replay records, while no garbage is removed. Procedures may panic in `run`.
     pub fn while_running<T>(&self, run: impl FnOnce() -> T) -> T {
         let _running = self.running.read().unpoisoned();
         run()
     }
 
-    /// Raises the common floor, and forgets what no record to come reads. The caller replays none.
+    /// Raises the common floor, and forgets versions not read by any remaining record. The caller
+    /// replays no record.
     pub fn raise<S: Stamp, T>(&self, replay: &ReplayContext<S>, watermarks: &Watermarks<T>) {
         let Some(mut floor) = self.common(watermarks) else { return };
         if broken!(ForgetAboveFloor) {
@@ -101,7 +102,7 @@ impl Floors {
         Some(common)
     }
 
-    /// Removes garbage that no record to come needs.
+    /// Removes garbage not needed by any remaining record.
     fn remove_garbage<S: Stamp>(&self, replay: &ReplayContext<S>) {
         let found: usize = {
             let later = replay.later.lock().unpoisoned();
@@ -145,7 +146,7 @@ mod tests {
         let common = || floors.common(&watermarks).expect("no other thread computes it");
         floors.add(0, 0, tid(3));
         assert_eq!(common(), Tid::NONE);
-        // Decoded again, it counts once. It holds for its own record.
+        // A floor decoded again counts once. A floor holds for its own record.
         (0..2).for_each(|_| floors.add(1, 8, tid(4)));
         assert_eq!(common(), Tid::NONE);
         watermarks.advance_to(1, 8);

@@ -1,4 +1,4 @@
-//! A stream while it is replayed in order.
+//! A stream during its replay in order.
 
 use crate::recovery::cursor::StreamCursor;
 use crate::recovery::decode::RecordShape;
@@ -8,7 +8,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
-/// A stream that is replayed; its watermark is in [`Watermarks`](super::watermarks::Watermarks).
+/// A stream being replayed; its watermark is in [`Watermarks`](super::watermarks::Watermarks).
 #[repr(align(128))]
 pub(super) struct ReplayStream {
     pub stream: StreamId,
@@ -16,12 +16,13 @@ pub(super) struct ReplayStream {
     /// Used only by a mutation: a dead record ended the stream. Accessed by the cursor's holder
     /// only: Relaxed.
     pub stopped: AtomicBool,
-    /// The epoch that the stream has reached.
+    /// The epoch reached by the stream.
     epoch: AtomicU64,
-    /// How many bytes of all streams its last decoded record follows: a clock shared by all
+    /// Number of bytes of all streams that the last decoded record follows: a clock shared by all
     /// streams, finer than the epoch.
     prefix_bytes: AtomicU64,
-    /// Whether a thread runs the stream: a hint, so that others do not touch its cache lines.
+    /// Whether a thread runs the stream: a hint, so other threads do not touch the stream's cache
+    /// lines.
     busy: AtomicBool,
 }
 
@@ -37,8 +38,8 @@ impl ReplayStream {
         }
     }
 
-    /// How far the stream is, in the order in which the log was written; it serves to run streams
-    /// evenly. A hint, Relaxed.
+    /// Returns the progress of the stream, in the order in which the log was written, to run
+    /// streams evenly. A hint, Relaxed.
     pub fn progress(&self) -> (u64, u64) {
         (self.epoch.load(Ordering::Relaxed), self.prefix_bytes.load(Ordering::Relaxed))
     }
@@ -48,12 +49,12 @@ impl ReplayStream {
         self.prefix_bytes.store(prefix_bytes, Ordering::Relaxed);
     }
 
-    /// Whether a thread runs it, as far as is known.
+    /// Whether a thread runs the stream, as far as known.
     pub fn is_busy(&self) -> bool {
         self.busy.load(Ordering::Relaxed)
     }
 
-    /// Takes the stream in order to run it; `None` if another thread has it.
+    /// Takes the stream in order to run it; `None` if taken by another thread.
     pub fn try_hold(&self) -> Option<Holder<'_>> {
         if self.is_busy() {
             return None;

@@ -1,5 +1,5 @@
 //! The watermarks of all streams (`lane` in the code), and the parked records. Nothing is replayed
-//! here, so that loom can explore all of it.
+//! here, so loom can explore the whole module.
 
 use super::window::{MissingPosition, WINDOW, Window, WindowSlot};
 use crate::logging::admits;
@@ -12,12 +12,12 @@ use hyades_wal::{Lane, Lsn};
 /// Whether a parked record can be run.
 enum RecordState {
     Runnable,
-    /// It needs a position that a stream does not have.
+    /// The record needs a position beyond the end of a stream.
     Dead,
     Lacks(MissingPosition),
 }
 
-/// A parked record that a thread has taken. The thread runs it unless it is dead, and then calls
+/// A parked record taken by a thread. The thread runs the record unless it is dead, and then calls
 /// `finish`.
 #[derive(Clone, Copy)]
 pub(super) struct TakenRecord {
@@ -30,32 +30,33 @@ pub(super) struct TakenRecord {
 /// The watermark of a stream, and its parked records.
 struct Watermark<T> {
     /// Everything below is resolved. Raised by the stream's runner while nothing is parked, else
-    /// from the first record in the window; read by all. Release and Acquire: what was installed
-    /// before is visible.
+    /// from the first record in the window; read by all threads. Release and Acquire: everything
+    /// installed before is visible.
     resolved: AtomicU64,
-    /// The lowest position that a waiter registered since it was last reached, or `u64::MAX`: a
-    /// hint.
+    /// The lowest position registered by a waiter since a registered position was last reached, or
+    /// `u64::MAX`: a hint.
     wanted: AtomicU64,
-    /// Everything before this was run or parked. Written by the runner (SeqCst, against `parked`).
+    /// Everything before this position was run or parked. Written by the runner (SeqCst, against
+    /// `parked`).
     scanned: AtomicU64,
     /// Number of records in the window. Changed under its lock.
     parked: AtomicUsize,
-    /// Counts events that may let a thread proceed but that no watermark shows: a record was parked
-    /// or taken, the runner left, the stream ended.
+    /// Counts events that may let a thread proceed without a change of any watermark: a record was
+    /// parked or taken, the runner left, the stream ended.
     events: AtomicU64,
     window: Mutex<Window<T>>,
-    /// For each slot of the window the first position that its record was found to lack, packed by
-    /// [`MissingPosition::pack`], or [`MissingPosition::NONE`] if it need not be checked. Changed
-    /// under the window's lock; a hint without it.
+    /// For each slot of the window the first missing position found for its record, packed by
+    /// [`MissingPosition::pack`], or [`MissingPosition::NONE`] if the slot need not be checked.
+    /// Changed under the window's lock; a hint without it.
     first_missing: Padded<[AtomicU64; WINDOW]>,
-    /// Number of parked records that no thread has taken: a hint.
+    /// Number of parked records not taken by a thread: a hint.
     waiting: Padded<AtomicUsize>,
-    /// Whether the stream was read to its end, which is `end`.
+    /// Whether the stream was read to its end, `end`.
     finished: AtomicBool,
     end: AtomicU64,
 }
 
-/// The watermarks as a thread last saw them. They only rise, so what was covered stays covered.
+/// The watermarks last seen by a thread. Watermarks only rise, so covered positions stay covered.
 pub(super) struct Seen {
     pub resolved: Vec<Lsn>,
 }
@@ -74,8 +75,8 @@ impl Seen {
         lsn <= self.resolved[at]
     }
 
-    /// Whether everything that must come first is resolved. A position beyond the end of a stream
-    /// counts as reached at the end.
+    /// Whether all required predecessors are resolved. A position beyond the end of a stream counts
+    /// as reached at the end.
     fn is_ordered<T>(&mut self, watermarks: &Watermarks<T>, order: &[Lsn]) -> bool {
         let mut lanes = order.iter().enumerate();
         lanes.all(|(at, lsn)| {
@@ -84,14 +85,15 @@ impl Seen {
     }
 
     fn is_covered<T>(&mut self, watermarks: &Watermarks<T>, validity: &[Lsn]) -> bool {
-        // Refreshes what is not yet known to be covered, then applies the one rule.
+        // Refreshes components not yet known to be covered, then applies the general rule.
         for (at, lsn) in validity.iter().enumerate() {
             self.has(watermarks, at, *lsn);
         }
         admits(|lane| self.resolved[lane.index()], Lane::each(validity))
     }
 
-    /// Whether a record may be run: it is live, and all that it must follow is resolved.
+    /// Whether a record may be run: the record is live, and all its required predecessors are
+    /// resolved.
     #[inline]
     pub fn may_run<T>(
         &mut self,
@@ -104,7 +106,7 @@ impl Seen {
 }
 
 /// The watermarks of all streams; see the module. The streams' runners publish their positions and
-/// park records that cannot run yet; any thread may take these when they can.
+/// park blocked records; any thread may take a parked record once the record can run.
 pub(super) struct Watermarks<T> {
     lanes: Box<[Padded<Watermark<T>>]>,
     /// Wakes the waiters when a watermark has reached a registered position.
@@ -112,13 +114,13 @@ pub(super) struct Watermarks<T> {
 }
 
 impl<T> Watermarks<T> {
-    /// Everything in the stream below this is resolved.
+    /// The watermark: everything in the stream below is resolved.
     #[inline]
     pub fn resolved(&self, at: usize) -> Lsn {
         self.lanes[at].resolved.load(Ordering::Acquire)
     }
 
-    /// Where the stream ends; `u64::MAX` while that is not known.
+    /// The end of the stream; `u64::MAX` while unknown.
     #[inline]
     pub fn end(&self, at: usize) -> Lsn {
         self.lanes[at].end.load(Ordering::Acquire)
@@ -135,26 +137,26 @@ impl<T> Watermarks<T> {
         self.is_finished(at) && self.resolved(at) == self.end(at)
     }
 
-    /// Whether no record is parked, so that all below the runner's position is resolved.
+    /// Whether no record is parked, so everything below the runner's position is resolved.
     #[inline]
     pub fn has_none_parked(&self, at: usize) -> bool {
         self.lanes[at].parked.load(Ordering::SeqCst) == 0
     }
 
-    /// Whether there is room in the stream's window. Called by the stream's runner, which alone
-    /// fills it.
+    /// Whether there is room in the stream's window. Called by the stream's runner, the only filler
+    /// of the window.
     #[inline]
     pub fn has_room(&self, at: usize) -> bool {
         self.lanes[at].parked.load(Ordering::SeqCst) < WINDOW
     }
 
-    /// How many parked records of the stream no thread has taken.
+    /// Number of parked records of the stream not taken by a thread.
     #[inline]
     pub fn waiting(&self, at: usize) -> usize {
         self.lanes[at].waiting.load(Ordering::Relaxed)
     }
 
-    /// A number that rises whenever something has happened that may let a record run.
+    /// A number that rises with every event that may let a record run.
     pub fn event_count(&self) -> u64 {
         let of_lane = |lane: &Padded<Watermark<T>>| {
             lane.resolved.load(Ordering::Acquire).wrapping_add(lane.events.load(Ordering::Acquire))
@@ -162,7 +164,7 @@ impl<T> Watermarks<T> {
         self.lanes.iter().map(of_lane).fold(0, u64::wrapping_add)
     }
 
-    /// The stream's runner has left it, perhaps with more records that can run.
+    /// The stream's runner has left the stream, perhaps with more runnable records.
     pub fn runner_left(&self, at: usize) {
         self.lanes[at].events.fetch_add(1, Ordering::Release);
     }
@@ -172,8 +174,8 @@ impl<T> Watermarks<T> {
         validity.iter().enumerate().any(|(at, lsn)| *lsn > self.end(at))
     }
 
-    /// Whether a position is still missing. If so, registers it: the waiter is then notified at
-    /// once.
+    /// Whether a position is still missing. If so, registers the position: the waiter is then
+    /// notified at once.
     fn is_missing(&self, seen: &mut Seen, position: MissingPosition) -> bool {
         let MissingPosition { lane: at, lsn } = position;
         // Beyond the end of a stream there is nothing to wait for.
@@ -185,7 +187,7 @@ impl<T> Watermarks<T> {
         is_missing
     }
 
-    /// The first position that the record lacks, or the default if there is none.
+    /// The first missing position of the record, or the default if no position is missing.
     fn first_missing(&self, seen: &mut Seen, order: &[Lsn], validity: &[Lsn]) -> MissingPosition {
         let needs = order.iter().zip(validity).map(|(order, validity)| *order.max(validity));
         let mut needs = needs
@@ -194,7 +196,7 @@ impl<T> Watermarks<T> {
         needs.find(|position| self.is_missing(seen, *position)).unwrap_or_default()
     }
 
-    /// The state of a parked record that was last found to lack `missing`.
+    /// The state of a parked record whose last missing position was `missing`.
     fn record_state(
         &self,
         seen: &mut Seen,
@@ -219,12 +221,12 @@ impl<T> Watermarks<T> {
         self.lanes[at].wanted.load(Ordering::Relaxed) <= to
     }
 
-    /// Publishes that the stream's runner has reached `to`.
+    /// Publishes the position `to`, reached by the stream's runner.
     pub fn advance_to(&self, at: usize, to: Lsn) {
         let lane = &self.lanes[at];
         debug_assert!(lane.scanned.load(Ordering::Relaxed) <= to, "a runner never goes back");
-        // SeqCst on both sides: either this thread sees that nothing is parked, or the thread that
-        // removes the last record sees how far the runner is.
+        // SeqCst on both sides: either this thread sees that nothing is parked, or the thread
+        // removing the last record sees the runner's position.
         lane.scanned.store(to, Ordering::SeqCst);
         checker_fence();
         let passes = broken!(SkipParkedRecord);
@@ -243,15 +245,15 @@ impl<T> Watermarks<T> {
         lane.resolved.fetch_max(to, Ordering::SeqCst);
         let wanted = lane.wanted.load(Ordering::Relaxed);
         if wanted <= to {
-            // Threads that wait for a higher position register it again.
+            // Threads that wait for a higher position register the position again.
             let none = u64::MAX;
             _ = lane.wanted.compare_exchange(wanted, none, Ordering::Relaxed, Ordering::Relaxed);
             (self.wake)();
         }
     }
 
-    /// The stream was read to its end: records that need more are dead, and records that only
-    /// follow more follow the end.
+    /// The stream was read to its end: records that need a later position are dead, and records
+    /// only ordered after a later position follow the end.
     pub fn end_lane(&self, at: usize, end: Lsn) {
         let lane = &self.lanes[at];
         debug_assert!(!self.is_finished(at), "a stream ends once");
@@ -264,7 +266,7 @@ impl<T> Watermarks<T> {
 }
 
 impl<T: Default> Watermarks<T> {
-    /// Streams that begin at these positions.
+    /// The watermarks of streams with these starts.
     pub fn new(starts: impl Iterator<Item = Lsn>, wake: Box<dyn Fn() + Send + Sync>) -> Self {
         let watermark = |start| {
             Padded(Watermark {
@@ -286,7 +288,7 @@ impl<T: Default> Watermarks<T> {
     }
 
     /// Parks a record of a stream, at `start`, until the watermarks reach these positions. `keep`
-    /// stores in its slot what is to be run. Returns false if there is no room. Called by the
+    /// stores the record's content in the slot. Returns false if there is no room. Called by the
     /// stream's runner.
     pub fn park(
         &self,
@@ -313,7 +315,7 @@ impl<T: Default> Watermarks<T> {
         record.validity.clear();
         record.validity.extend_from_slice(validity);
         keep(&mut record.what);
-        // The first thread that checks it determines what it lacks.
+        // The first thread to check the record determines its missing position.
         lane.first_missing[Window::<T>::slot(number)]
             .store(MissingPosition::default().pack(), Ordering::Relaxed);
         lane.parked.fetch_add(1, Ordering::SeqCst);
@@ -322,7 +324,7 @@ impl<T: Default> Watermarks<T> {
         true
     }
 
-    /// Whether there is a parked record that can perhaps be taken.
+    /// Whether there is a parked record that a thread can perhaps take.
     pub fn may_take(&self, at: usize, seen: &mut Seen) -> bool {
         let lane = &self.lanes[at];
         lane.waiting.load(Ordering::Relaxed) > 0
@@ -333,8 +335,8 @@ impl<T: Default> Watermarks<T> {
             })
     }
 
-    /// Takes the first of a stream's parked records that lacks nothing any more, or is dead. Swaps
-    /// what is to be run into `what`, whose previous content is reused.
+    /// Takes the first parked record of a stream that lacks nothing any more, or is dead. Swaps the
+    /// record's content into `what`, and reuses the previous content of `what`.
     pub fn take(&self, at: usize, seen: &mut Seen, what: &mut T) -> Option<TakenRecord> {
         let mut window = self.lanes[at].window.lock().unpoisoned();
         self.take_from(&mut window, at, seen, what)
@@ -391,7 +393,7 @@ impl<T: Default> Watermarks<T> {
     ) -> Option<TakenRecord> {
         let mut window = self.lanes[taken.lane].window.lock().unpoisoned();
         let to = self.finish_in(&mut window, taken);
-        // The next record may have waited for just this one.
+        // The next record may have waited for just the finished record.
         self.raise(taken.lane, to);
         self.take_from(&mut window, taken.lane, seen, what)
     }

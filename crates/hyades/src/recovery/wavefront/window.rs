@@ -2,11 +2,11 @@
 
 use hyades_wal::Lsn;
 
-/// Slots of a window: more than the records that may wait in it, since those behind a slow one keep
-/// their slots until it was run.
+/// Slots of a window: more than the number of records that may wait, since records behind a slow
+/// record keep their slots until the slow record was run.
 pub(super) const WINDOW: usize = 32;
 
-/// A position that a record waits for: the watermark of stream `lane` has to reach `lsn`.
+/// A missing position of a record: the watermark of stream `lane` has to reach `lsn`.
 #[derive(Clone, Copy, Default)]
 pub(super) struct MissingPosition {
     pub lane: usize,
@@ -17,8 +17,8 @@ impl MissingPosition {
     /// Packed: the slot need not be checked.
     pub const NONE: u64 = u64::MAX;
 
-    /// Packs it into one word. A position that does not fit is packed as the lowest one, which is
-    /// never missing: then the record is checked.
+    /// Packs the position into a word. A position that does not fit is packed as the lowest
+    /// position: it is never missing, so the record is checked.
     pub fn pack(self) -> u64 {
         debug_assert!(self.lane < 64, "there are no more streams");
         if self.lsn >> 57 == 0 { self.lsn << 6 | self.lane as u64 } else { 0 }
@@ -29,19 +29,19 @@ impl MissingPosition {
     }
 }
 
-/// A parked record: `what` is run, once the watermarks reach its vectors.
+/// A parked record: `what` is run, once the watermarks reach the record's vectors.
 #[derive(Default)]
 pub(super) struct WindowSlot<T> {
     pub start: Lsn,
-    /// Whether it was run, or is dead.
+    /// Whether the record was run, or is dead.
     pub done: bool,
     pub order: Vec<Lsn>,
     pub validity: Vec<Lsn>,
     pub what: T,
 }
 
-/// The parked records from the first unresolved one on. Slots are used in turn, so that parking a
-/// record allocates none.
+/// The parked records from the first unresolved record on. Slots are used in turn, so parking a
+/// record allocates no slot.
 pub(super) struct Window<T> {
     records: Box<[WindowSlot<T>]>,
     pub first: u64,
@@ -75,8 +75,8 @@ impl<T> Window<T> {
         Some((number, self.record(number)))
     }
 
-    /// Removes the resolved records at the front. Returns how many, and where the first remaining
-    /// record begins.
+    /// Removes the resolved records at the front. Returns their number, and the start of the first
+    /// remaining record.
     pub fn settle(&mut self) -> (usize, Option<Lsn>) {
         let before = self.first;
         let mut left = None;

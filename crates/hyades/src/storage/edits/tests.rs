@@ -20,8 +20,7 @@ fn delta_of_c(layout: &Layout, c: &[u8]) -> Vec<u8> {
     delta(layout, &[Set { column: 3, value: c.into() }])
 }
 
-/// The edits of a value that becomes another one, checked to give it. `None` if they are not worth
-/// it.
+/// The edits from one value to another, checked by expansion. `None` if not worth logging.
 fn edits(old: &[u8], new: &[u8]) -> Option<Vec<u8>> {
     let layout = layout();
     let (row, delta) = (row(&layout, None, old), delta_of_c(&layout, new));
@@ -38,13 +37,13 @@ fn edits(old: &[u8], new: &[u8]) -> Option<Vec<u8>> {
     Some(edits)
 }
 
-/// Bytes that repeat nowhere soon.
+/// Bytes without repetitions nearby.
 fn noise(seed: u64, len: usize) -> Vec<u8> {
     let mut random = fastrand::Rng::with_seed(seed);
     std::iter::repeat_with(|| random.u8(..)).take(len).collect()
 }
 
-/// A change of a value: a place, how many bytes it replaces there, and what by.
+/// A change of a value: a place, the number of bytes replaced there, and the new bytes.
 fn changed(old: &[u8], changes: &[(usize, usize, Vec<u8>)]) -> Vec<u8> {
     let mut new = old.to_vec();
     for (at, replaced, bytes) in changes {
@@ -65,11 +64,11 @@ proptest! {
         seed: u64, len in 0usize..600, few in 1u8..=255,
         changes in prop::collection::vec(change(), 0..6),
     ) {
-        // With few different bytes, equal ones are found in many places.
+        // With few different bytes, equal bytes are found in many places.
         let old: Vec<u8> = noise(seed, len).into_iter().map(|byte| byte % few).collect();
         let new = changed(&old, &changes);
         edits(&old, &new);
-        // However much it saves.
+        // However much the edits save.
         let mut stored = Vec::new();
         push_splices(&old, &new, &mut stored);
         prop_assert_eq!(spliced(&old, &stored), Some(new));

@@ -1,7 +1,7 @@
 //! Growth of the hash index: a full segment is replaced by two; the directory doubles if needed.
 //!
-//! Invariant: an entry that is linked throughout a lookup is found by it. The old segment is never
-//! changed: its chains are locked until both halves are published, and frozen from then on.
+//! Invariant: a lookup finds every entry that is linked throughout the lookup. The old segment is
+//! never changed: its chains are locked until both halves are published, and frozen from then on.
 
 use super::{ADDRESS, DIRECTORY_SLACK, Directory, FROZEN, HashIndex, Keyed, Segment};
 use hyades_platform::prefetch::prefetch;
@@ -10,7 +10,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 impl<E: Keyed + 'static> HashIndex<E> {
-    /// Replaces a full segment by two, unless that was done or the directory would be too large.
+    /// Replaces a full segment by two, unless already done or the directory would be too large.
     #[cold]
     pub(super) fn split(&self, hash: u64, segment: &Segment<E>, guard: &Guard) {
         let mut growth = self.growth.lock().unwrap_or_else(PoisonError::into_inner);
@@ -46,7 +46,8 @@ impl<E: Keyed + 'static> HashIndex<E> {
         growth.of_depth[depth as usize + 1] += 2;
         segment.freeze();
         // SAFETY: all directory slots that pointed to the segment were overwritten above, under the
-        // growth lock, so no guard pinned from now on can reach it, and it is retired once.
+        // growth lock, so no guard pinned from now on can reach the segment, and the segment is
+        // retired once.
         unsafe { retire(guard, segment.allocated_bytes(), move || Segment::free(old)) };
     }
 
@@ -65,7 +66,7 @@ impl<E: Keyed + 'static> HashIndex<E> {
         let new = Box::into_raw(Box::new(Directory { depth: old.depth + 1, segments }));
         let old = self.directory.swap(new, Ordering::AcqRel);
         // SAFETY: the old directory was replaced above, under the growth lock, so it is retired
-        // once. The new one can only be retired later than the guard was pinned.
+        // once. The new directory can only be retired later than the guard was pinned.
         unsafe {
             retire(guard, (*new).allocated_bytes() / 2, move || drop(Box::from_raw(old)));
             &*new
@@ -74,7 +75,7 @@ impl<E: Keyed + 'static> HashIndex<E> {
 }
 
 impl<E: Keyed + 'static> Segment<E> {
-    /// Freezes its chains, which are all locked: writers look the segment up again.
+    /// Freezes the segment's chains, all locked: writers look the segment up again.
     pub(super) fn freeze(&self) {
         for bucket in &self.buckets {
             let link = bucket.link.load(Ordering::Relaxed);
@@ -86,7 +87,7 @@ impl<E: Keyed + 'static> Segment<E> {
     fn divide(&self, index: &HashIndex<E>, _guard: &Guard) -> [*mut Segment<E>; 2] {
         let halves = [Segment::new(self.depth + 1), Segment::new(self.depth + 1)];
         for (i, bucket) in self.buckets.iter().enumerate() {
-            // Hashing reads the keys, so those of the bucket after next are prefetched.
+            // Hashing reads the keys, so the keys of the bucket after next are prefetched.
             for slot in self.buckets.get(i + 2).into_iter().flat_map(|b| &b.slots) {
                 prefetch(slot.load(Ordering::Relaxed).map_addr(|addr| addr & ADDRESS));
             }

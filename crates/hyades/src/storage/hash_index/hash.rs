@@ -4,12 +4,12 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What the hashes of a database depend on beside its keys. Without it keys cannot be chosen whose
-/// hashes are equal: the factors of each product are unknown.
+/// The input of a database's hashes beside its keys. Without knowing the secret, keys of equal
+/// hashes cannot be chosen: the factors of each product are unknown.
 ///
-/// It is kept in the catalogue, so that a cursor of a walk is good after a restart. A database
-/// without one ([`HashSecret::KNOWN`]) is as correct: keys chosen by an adversary can then collide,
-/// and are searched for along chains.
+/// Kept in the catalogue, so a cursor of a walk is good after a restart. A database without a
+/// secret ([`HashSecret::KNOWN`]) is as correct: keys chosen by an adversary can then collide, and
+/// are searched for along chains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "[u64; 3]", into = "[u64; 3]")]
 pub struct HashSecret {
@@ -19,11 +19,11 @@ pub struct HashSecret {
 }
 
 impl HashSecret {
-    /// The one of hashes that are the same in every database: for simulations and digests.
+    /// The secret of hashes that are the same in every database: for simulations and digests.
     pub const KNOWN: HashSecret =
         HashSecret { a: 0x9e37_79b9_7f4a_7c15, b: 0xd1b5_4a32_d192_ed03, c: 0x8cb9_2ba7_2f3d_8dd7 };
 
-    /// A new one, which only its owner knows.
+    /// Returns a new secret, known only to its owner.
     pub fn fresh() -> HashSecret {
         HashSecret::from(hyades_platform::random::secret_words())
     }

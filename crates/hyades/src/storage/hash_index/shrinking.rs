@@ -1,17 +1,18 @@
-//! The inverse of growth: two sparse segments become one; the directory is halved if it may be.
+//! The inverse of growth: two sparse segments become one; the directory is halved if possible.
 //!
-//! Invariant: an entry that is linked throughout a lookup is found by it. For: a merge locks all
-//! chains of both segments, copies the entries, and publishes the new segment in the place of both
-//! before it freezes them. The old segments are never changed from the moment on at which they were
-//! locked. A reader that has found one of them, in this directory or an older one, has begun before
-//! the segment was replaced: what has been linked since its lookup began was linked when the chains
-//! were locked, or its lookup ended before. A writer that has found one waits for its lock, sees
-//! that it is frozen, and looks the segment up again. It is the argument of a split, whose old
-//! segment is one instead of two.
+//! Invariant: a lookup finds every entry that is linked throughout the lookup. For: a merge locks
+//! all chains of both segments, copies the entries, and publishes the new segment in the place of
+//! both before freezing the old segments. The old segments never change after they were locked. A
+//! reader that has found one of them, in this directory or an older one, has begun before the
+//! segment was replaced: an entry linked since the lookup began was linked when the chains were
+//! locked, or the lookup ended before. A writer that has found an old segment waits for its lock,
+//! sees the segment frozen, and looks the segment up again. The argument is that of a split, where
+//! one old segment is replaced instead of two.
 //!
-//! Halving: every second slot of a directory that is longer than any segment needs points where its
-//! neighbour does. A reader of the old directory finds the segments that were current when it was
-//! replaced, which are then those of the new one, or were replaced since.
+//! Halving: every second slot of a directory longer than any segment needs points to the same
+//! segment as the neighbour. A reader of the old directory finds the segments that were current
+//! when the directory was replaced; these are then the segments of the new directory, or were
+//! replaced since.
 //!
 //! A merge waits for locks of chains only under the growth lock, like a split, and a holder of a
 //! chain's lock waits for nothing.
@@ -22,8 +23,8 @@ use std::sync::PoisonError;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 impl<E: Keyed + 'static> HashIndex<E> {
-    /// Merges the segment of `hash` with its sibling, and that with its own, while they are sparse;
-    /// then halves the directory while it is longer than needed.
+    /// Merges the segment of `hash` with its sibling, and the result with its own sibling, while
+    /// the segments are sparse; then halves the directory while it is longer than needed.
     #[cold]
     pub(super) fn merge(&self, hash: u64, guard: &Guard) {
         let pair = self.siblings(hash, guard);
@@ -34,14 +35,14 @@ impl<E: Keyed + 'static> HashIndex<E> {
         while let Some((pair, slots)) = self.siblings(hash, guard)
             && are_sparse(pair)
         {
-            // Checked again under the growth lock, under which alone the directory changes.
+            // Checked again under the growth lock; the directory changes only under this lock.
             self.join(pair, slots, &mut growth, guard);
         }
         while self.halve(&growth, guard) {}
     }
 
-    /// The segment of `hash` and the other half of the segment that both would be, and their slots
-    /// in the directory. `None` if the other half is not one segment.
+    /// The segment of `hash` and the other half of the segment that both would form, and their
+    /// slots in the directory. `None` if the other half is not one segment.
     #[expect(clippy::type_complexity, reason = "two segments and where they are")]
     fn siblings<'g>(
         &self,
@@ -49,11 +50,12 @@ impl<E: Keyed + 'static> HashIndex<E> {
         guard: &'g Guard,
     ) -> Option<([&'g Segment<E>; 2], &'g [AtomicPtr<Segment<E>>])> {
         let directory = self.directory(guard);
-        // SAFETY: the guard is pinned, and a segment is freed only through the epoch, after it was
+        // SAFETY: the guard is pinned, and a segment is freed only through the epoch, after being
         // replaced or the index dropped.
         let at = |slot: &AtomicPtr<Segment<E>>| unsafe { &*slot.load(Ordering::Acquire) };
         let depth = at(directory.slot(hash)).depth.checked_sub(1)?;
-        // A segment may have been split since the directory was read, which is then an old one.
+        // A segment may have been split since the directory was read; the directory is then an old
+        // one.
         let length = 1usize << directory.depth.checked_sub(depth)?;
         let from = ((hash >> 1 >> (63 - depth)) as usize) * length;
         let slots = &directory.segments[from..from + length];
@@ -75,7 +77,7 @@ impl<E: Keyed + 'static> HashIndex<E> {
         }
         let depth = pair[0].depth - 1;
         let joined = Segment::new(depth);
-        // SAFETY: it was made above, and no other thread can reach it yet.
+        // SAFETY: the segment was made above, and no other thread can reach it yet.
         unsafe { &*joined }.copy_from(pair, guard);
         for slot in slots {
             slot.store(joined, Ordering::Release);
@@ -88,14 +90,15 @@ impl<E: Keyed + 'static> HashIndex<E> {
         }
         for old in old {
             // SAFETY: all directory slots that pointed to the segment were overwritten above, under
-            // the growth lock, so no guard pinned from now on can reach it, and it is retired once.
+            // the growth lock, so no guard pinned from now on can reach the segment, and it is
+            // retired once.
             unsafe { retire(guard, (&*old).allocated_bytes(), move || Segment::free(old)) };
         }
     }
 
     /// Publishes a directory of half the size, if no segment needs the last two bits of its index:
-    /// so the next split does not double it again. One segment needs no bits. The caller holds the
-    /// growth lock.
+    /// so the next split does not double the directory again. One segment needs no bits. The caller
+    /// holds the growth lock.
     fn halve(&self, growth: &Growth, guard: &Guard) -> bool {
         let old = self.directory(guard);
         let depth = old.depth as usize;
@@ -114,7 +117,7 @@ impl<E: Keyed + 'static> HashIndex<E> {
     }
 }
 
-/// Whether two segments are to be one.
+/// Whether two segments are to be merged.
 fn are_sparse<E>(pair: [&Segment<E>; 2]) -> bool {
     // Relaxed: only a hint for shrinking.
     let entries = pair.map(|half| half.entries.load(Ordering::Relaxed));
@@ -122,7 +125,7 @@ fn are_sparse<E>(pair: [&Segment<E>; 2]) -> bool {
 }
 
 impl<E> Segment<E> {
-    /// Copies the entries of two segments, whose chains are all locked, into this one, which is not
+    /// Copies the entries of two segments, whose chains are all locked, into this segment, not
     /// shared yet. An entry keeps its bucket's number: the low bits of its hash.
     fn copy_from(&self, pair: [&Segment<E>; 2], _guard: &Guard) {
         for half in pair {

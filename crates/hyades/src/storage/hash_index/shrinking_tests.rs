@@ -12,7 +12,7 @@ fn fill(index: &Index, keys: std::ops::Range<u64>, guard: &Guard) {
     keys.for_each(|n| assert!(insert(index, &n.to_be_bytes(), guard)));
 }
 
-/// What is removed gives its memory back: segments and directory.
+/// Removing entries frees memory: segments and directory.
 #[test]
 fn it_shrinks_as_it_has_grown() {
     let index = Index::new(0, HashSecret::KNOWN);
@@ -36,7 +36,7 @@ fn it_shrinks_as_it_has_grown() {
     assert_eq!(index.bytes(&guard), empty);
 }
 
-/// Around every number of entries, a few that come and go do not have it split and merge.
+/// Around every number of entries, a few insertions and removals cause no split and no merge.
 #[test]
 fn it_does_not_thrash() {
     let index = Index::new(0, HashSecret::KNOWN);
@@ -66,7 +66,7 @@ fn spread(seed: u64) -> impl Fn(u64) -> u64 {
     move |n| (8 * seed + n).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// Walks in steps, while the index shrinks and grows: what stays is visited exactly once.
+/// Walks in steps, while the index shrinks and grows: every lasting entry is visited exactly once.
 #[test]
 fn a_walk_sees_what_stays_once_while_the_index_shrinks() {
     for seed in 0..if cfg!(miri) { 1 } else { 6 } {
@@ -104,7 +104,7 @@ fn a_walk_sees_what_stays_once_while_the_index_shrinks() {
                 assert!(remove_hashed(&index, &key(n), &guard));
             }
             left.start = upper;
-            // It grows again, and shrinks.
+            // The index grows again, and shrinks.
             if left.is_empty() && turn.is_multiple_of(3) {
                 (stays..stays + MANY / 20).for_each(|n| assert!(put(n)));
                 left = stays..stays + MANY / 20;
@@ -137,7 +137,7 @@ fn remove_hashed(index: &Index, key: &[u8], guard: &Guard) -> bool {
     index.take(key, hash, found, guard).inspect(|&entry| retire(entry, guard)).is_some()
 }
 
-/// Keys that collide without a secret do not with one, and two secrets have other hashes.
+/// Keys that collide without a secret do not collide with one, and two secrets have other hashes.
 #[test]
 fn a_secret_keeps_chosen_keys_apart() {
     let stuck = 0x9e37_79b9_7f4a_7c15u64.to_le_bytes();
@@ -154,8 +154,8 @@ fn a_secret_keeps_chosen_keys_apart() {
     assert_eq!(keys.iter().map(|key| hash_key(key)).collect::<HashSet<_>>().len(), 1);
 }
 
-/// Threads fill and empty an index over and over: each finds what is its own at every moment, and
-/// what stays is found by others throughout.
+/// Threads fill and empty an index over and over: each finds its own keys at every moment, and
+/// other threads find the lasting keys throughout.
 #[test]
 fn threads_lose_no_key_while_it_shrinks() {
     let threads = 3u64;

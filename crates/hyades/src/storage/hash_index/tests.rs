@@ -109,8 +109,8 @@ fn nothing_is_lost_while_it_grows() {
     }
 }
 
-/// A walk in steps of a few entries, while entries are inserted and segments split: it visits each
-/// entry that was linked from beginning to end, and none twice.
+/// A walk in steps of a few entries, while entries are inserted and segments split: each entry
+/// linked from beginning to end is visited, and no entry twice.
 #[test]
 fn a_walk_in_stretches_sees_what_stays_once() {
     let index = Index::new(0, HashSecret::KNOWN);
@@ -137,8 +137,8 @@ fn a_walk_in_stretches_sees_what_stays_once() {
     drain(&index);
 }
 
-/// Takes all steps of a walk whose cursors are kept as numbers, and calls `between` after each.
-/// Returns how often each entry was visited, and checks that no step takes longer than it may.
+/// Takes all steps of a walk with cursors kept as numbers, and calls `between` after each step.
+/// Returns the number of visits of each entry, and checks that no step takes longer than allowed.
 fn walk(index: &Index, steps: usize, limit: usize, mut between: impl FnMut()) -> Visits {
     let (mut visits, mut number) = (Visits::new(), 0);
     loop {
@@ -150,7 +150,7 @@ fn walk(index: &Index, steps: usize, limit: usize, mut between: impl FnMut()) ->
             seen += 1;
             if seen >= limit { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
-        // At most a chain more: it is longer than a bucket where hashes happen to be alike.
+        // At most a chain more: longer than a bucket where hashes happen to be alike.
         assert!(seen < limit + 4 * SLOTS && seen < steps + 4 * SLOTS, "{seen} entries");
         let Some(next) = next else { return visits };
         assert!(next.number() > number && next.number() < 1 << 53);
@@ -163,8 +163,8 @@ fn walk(index: &Index, steps: usize, limit: usize, mut between: impl FnMut()) ->
 
 type Visits = HashMap<Vec<u8>, u32>;
 
-/// The promise of SCAN: what is there from the first step to the last is returned exactly once,
-/// while other entries come and go, and segments are split.
+/// The promise of SCAN: every entry present from the first step to the last is returned exactly
+/// once, while other entries come and go, and segments are split.
 #[test]
 fn a_walk_by_cursors_sees_what_stays_once() {
     let long = MANY / 4;
@@ -172,7 +172,7 @@ fn a_walk_by_cursors_sees_what_stays_once() {
         let mut random = fastrand::Rng::with_seed(seed);
         let index = Index::new(0, HashSecret::KNOWN);
         let guard = epoch::pin();
-        // From an index that was split often, or never, at the beginning.
+        // From an index split often, or never, at the beginning.
         let stays = [long, 40][seed as usize % 2];
         let key = |n: u64| n.to_be_bytes();
         (0..stays).for_each(|n| assert!(insert(&index, &key(n), &guard)));
@@ -235,7 +235,7 @@ fn numbers_of_cursors() {
     let last = (BUCKETS as u64) << 43;
     assert_eq!(cursor(last - 1).map(HashCursor::number), Some(last - 1));
     assert_eq!((cursor(last), cursor(u64::MAX)), (None, None));
-    // At the end of the hashes the next bucket follows, and behind the last one nothing.
+    // At the end of the hashes the next bucket follows, and nothing behind the last bucket.
     let end = |bucket| HashCursor { bucket, first: 1 << 63 }.behind(1);
     assert_eq!(end(0), Some(HashCursor { bucket: 1, first: 0 }));
     assert_eq!(end(BUCKETS - 1), None);
@@ -293,7 +293,7 @@ fn hashes_spread_over_buckets_tags_and_segments() {
     }
 }
 
-/// Each thread owns the keys of its residue class, and knows which of them are linked.
+/// Each thread owns the keys of its residue class, and knows the linked keys among them.
 #[test]
 fn threads_lose_no_key() {
     let threads = 3u64;

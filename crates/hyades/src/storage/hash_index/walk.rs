@@ -2,7 +2,7 @@
 //!
 //! [`HashIndex::for_each_from`] goes segment by segment, and its position is for a thread that
 //! walks on soon. [`HashIndex::walk_from`] goes by bucket number first, and its position is one
-//! number for a client, which may come back after any time.
+//! number for a client that may return after any time.
 
 use super::{ADDRESS, BUCKETS, Bucket, HashIndex, Keyed};
 use hyades_platform::prefetch::prefetch;
@@ -20,35 +20,35 @@ pub struct HashPosition {
     bucket: usize,
 }
 
-/// Bits of a cursor that hold the beginning of a hash. With the bucket's number they make 52, so
-/// that a cursor is an integer for clients that keep numbers as floating point.
+/// Bits of a cursor with the beginning of a hash. With the bucket's number they make 52, so a
+/// cursor is an integer for clients that keep numbers as floating point.
 const CURSOR_HASH_BITS: u32 = 43;
 
-/// A cursor has one value for each bucket of the largest segments that there could be.
+/// A cursor has one value for each bucket of the largest possible segments.
 const _: () = assert!(BUCKETS.trailing_zeros() + CURSOR_HASH_BITS < 53);
 
 /// The resume position of [`HashIndex::walk_from`]; the default is the beginning.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct HashCursor {
     pub(super) bucket: usize,
-    /// The lowest hash of a segment. Its last bits are zero, beyond those of a cursor.
+    /// The lowest hash of a segment. Its last bits, beyond the bits of a cursor, are zero.
     pub(super) first: u64,
 }
 
 impl HashCursor {
-    /// The cursor of a number; `None` if it is beyond the last position.
+    /// The cursor of a number; `None` if beyond the last position.
     pub fn from_number(number: u64) -> Option<HashCursor> {
         let bucket = usize::try_from(number >> CURSOR_HASH_BITS).ok().filter(|at| *at < BUCKETS)?;
         Some(HashCursor { bucket, first: number << (64 - CURSOR_HASH_BITS) })
     }
 
-    /// Its number, below 2 to the power of 53; 0 is the beginning.
+    /// The cursor's number, below 2 to the power of 53; 0 is the beginning.
     pub fn number(self) -> u64 {
         (self.bucket as u64) << CURSOR_HASH_BITS | self.first >> (64 - CURSOR_HASH_BITS)
     }
 
     /// The position behind the bucket here, in a segment of this depth: the same bucket of the next
-    /// segment, or the next bucket of the first one. `None` at the end.
+    /// segment, or the next bucket of the first segment. `None` at the end.
     pub(super) fn behind(self, depth: u32) -> Option<HashCursor> {
         debug_assert!(depth <= CURSOR_HASH_BITS, "a segment begins where a cursor can point to");
         match last_of(self.first, depth).checked_add(1) {
@@ -62,24 +62,24 @@ impl HashCursor {
 /// Prefetch distance of a walk, in buckets.
 const AHEAD: usize = 4;
 
-/// The highest hash whose first `depth` bits are those of `hash`.
+/// The highest hash with the same first `depth` bits as `hash`.
 pub(super) fn last_of(hash: u64, depth: u32) -> u64 {
     hash | behind(depth)
 }
 
-/// The lowest hash whose first `depth` bits are those of `hash`.
+/// The lowest hash with the same first `depth` bits as `hash`.
 pub(super) fn first_of(hash: u64, depth: u32) -> u64 {
     hash & !behind(depth)
 }
 
-/// All bits but the first `depth`, at least the last one.
+/// All bits but the first `depth`, at least the last bit.
 fn behind(depth: u32) -> u64 {
     // Two shifts, as in `Directory::slot`.
     (u64::MAX >> 1 >> depth) << 1 | 1
 }
 
 impl<E> Bucket<E> {
-    /// Prefetches the entries of this bucket, not those of its overflow buckets.
+    /// Prefetches the entries of this bucket, not of its overflow buckets.
     fn prefetch_entries(&self) {
         for slot in &self.slots {
             // Relaxed: nothing is read through the pointer.
@@ -104,7 +104,7 @@ impl<E: Keyed + 'static> HashIndex<E> {
         loop {
             let mut flow = ControlFlow::Continue(());
             // If the segment was split since, visit the same bucket of each of its parts; if it was
-            // merged, those entries of the bucket that it would have.
+            // merged, only the entries that the bucket of the old segment would have.
             let mut hash = at.first;
             let last = loop {
                 let segment = self.segment(hash, guard);
@@ -146,19 +146,19 @@ impl<E: Keyed + 'static> HashIndex<E> {
     }
 
     /// Visits entries bucket by bucket, beginning at `cursor`. Stops at the end of a bucket once
-    /// `visit` has broken off, or once as many buckets and entries as `steps` says were looked at,
-    /// which are taken off it: one call takes no longer than that and a chain. Returns the position
-    /// to resume from, or `None` at the end.
-    /// The index keeps nothing of a walk, and any thread may resume it.
+    /// `visit` has broken off, or once `steps` buckets and entries were looked at; the number is
+    /// subtracted from `steps`: one call takes no longer than `steps` and a chain. Returns the
+    /// position to resume from, or `None` at the end. The index keeps nothing of a walk, and any
+    /// thread may resume the walk.
     ///
-    /// An entry that is linked from the beginning of the walk to its end is visited exactly once,
-    /// however the index grows or shrinks meanwhile; others are visited or not. For: positions are
+    /// An entry linked from the beginning of the walk to its end is visited exactly once, however
+    /// the index grows or shrinks meanwhile; other entries are visited or not. For: positions are
     /// ordered by bucket, then by hash. An entry keeps its bucket's number, the low bits of its
     /// hash, in every segment that it moves to. A position lies between two segments, or inside of
-    /// one that was merged since; of that the entries below the position are left out. Hence, at
-    /// each position, exactly the entries with a lower bucket, or with this bucket and a lower
-    /// hash, have been passed. So it is with a cursor of this index before it was built anew, under
-    /// the same secret.
+    /// a segment that was merged since; of this segment the entries below the position are left
+    /// out. Hence, at each position, exactly the entries with a lower bucket, or with this bucket
+    /// and a lower hash, have been passed. The same holds for a cursor of this index from before a
+    /// rebuild, under the same secret.
     pub fn walk_from<'g>(
         &self,
         cursor: HashCursor,

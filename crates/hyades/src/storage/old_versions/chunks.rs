@@ -1,5 +1,5 @@
-//! Memory of older versions: chunks, which sessions fill, and which are used again, or freed, once
-//! no reader wants what they hold.
+//! Memory of older versions: chunks are filled by sessions, and used again, or freed, once no
+//! reader wants their versions.
 
 use super::{OldVersionWriter, OldVersions, UNIT_WORDS};
 use crate::storage::tid::Tid;
@@ -25,7 +25,8 @@ const MOST_CHUNKS: usize = DIRECTORY * DIRECTORY;
 /// Memory of versions.
 pub(super) struct VersionChunk {
     pub words: Box<[AtomicU64]>,
-    /// How many versions it holds. Written by the session that fills it; Relaxed: a counter.
+    /// The number of versions in the chunk. Written by the session that fills the chunk; Relaxed: a
+    /// counter.
     pub versions: AtomicU32,
 }
 
@@ -38,7 +39,7 @@ impl VersionChunk {
 /// A chunk that no writer fills any more.
 pub(super) struct FullChunk {
     number: u32,
-    /// The highest TID that ended one of its versions.
+    /// The highest TID that ended a version of the chunk.
     last_end: Tid,
 }
 
@@ -46,7 +47,7 @@ pub(super) struct FullChunk {
 pub(super) struct Numbers {
     /// Chunks that can be used again once no reader is below their last end.
     pub full: Vec<FullChunk>,
-    /// Numbers without a chunk, and the lowest that was never used.
+    /// Numbers without a chunk, and the lowest number never used.
     pub free: Vec<u32>,
     pub next: u32,
 }
@@ -67,12 +68,12 @@ impl OldVersions {
     pub(super) fn chunk<'g>(&self, number: u32, _guard: &'g Guard) -> Option<&'g VersionChunk> {
         let chunk = self.slot(number).load(Ordering::Acquire);
         // SAFETY: a chunk is removed from its slot before it is retired through the epoch, and the
-        // guard was pinned before this load. It was initialised before it was published.
+        // guard was pinned before this load. The chunk was initialised before being published.
         unsafe { chunk.as_ref() }
     }
 
-    /// The number of versions that are held for snapshots, and of those not yet freed. Takes a
-    /// while if there are many.
+    /// Returns the number of versions held for snapshots or not yet freed. Takes a while if there
+    /// are many.
     pub fn count(&self) -> u64 {
         let guard = hyades_platform::reclaim::pin();
         let next = self.numbers.lock().unpoisoned().next;
@@ -102,7 +103,7 @@ impl OldVersions {
         Some(number)
     }
 
-    /// Bytes of the chunks that are full: each is freed once no reader wants what it holds.
+    /// Bytes of the chunks that are full: each is freed once no reader wants its versions.
     pub fn full_bytes(&self) -> u64 {
         self.bytes().saturating_sub(self.filling.load(Ordering::Relaxed))
     }
@@ -135,7 +136,7 @@ impl OldVersions {
         Some((number, unit))
     }
 
-    /// Begins to fill a writer's chunk again, if no reader wants a version in it.
+    /// Begins to fill a writer's chunk again, if no reader wants a version in the chunk.
     pub(super) fn renew(&self, writer: &mut OldVersionWriter, lowest: Tid, guard: &Guard) {
         if writer.last_end <= lowest {
             writer.chunk = writer.chunk.map(|(number, _)| (number, 0));
@@ -144,8 +145,8 @@ impl OldVersions {
         }
     }
 
-    /// Leaves the chunk of a writer to be freed, as when its session ends. Returns whether it had
-    /// one.
+    /// Leaves the chunk of a writer to be freed, as at the end of its session. Returns whether the
+    /// writer had a chunk.
     pub fn end_writer(&self, writer: &mut OldVersionWriter) -> bool {
         let chunk = writer.chunk.take();
         if let Some((number, _)) = chunk {
@@ -156,8 +157,8 @@ impl OldVersions {
         chunk.is_some()
     }
 
-    /// No record to come reads as of a lower TID than this: above all, but for a replay on several
-    /// versions.
+    /// The lowest TID that a record to come may read as of: above all TIDs, except in a replay on
+    /// several versions.
     pub fn floor(&self) -> Tid {
         Tid::from_bits(self.floor.load(Ordering::Acquire))
     }
@@ -167,8 +168,8 @@ impl OldVersions {
         self.floor.store(Tid::NONE.bits(), Ordering::Release);
     }
 
-    /// Raises the floor of a replay, and frees what no record to come reads. Returns false if it
-    /// is as high already.
+    /// Raises the floor of a replay, and frees the versions that no record to come reads. Returns
+    /// false if the floor is as high already.
     pub fn raise_floor(&self, floor: Tid, guard: &Guard) -> bool {
         let is_raised = self.floor.fetch_max(floor.bits(), Ordering::AcqRel) < floor.bits();
         if is_raised {
@@ -189,8 +190,9 @@ impl OldVersions {
             let removed = self.slot(chunk.number).swap(std::ptr::null_mut(), Ordering::AcqRel);
             debug_assert!(!removed.is_null(), "a full chunk is there until it is freed here");
             free.push(chunk.number);
-            // SAFETY: `add_chunk` made it from a box. It was removed from the only place where
-            // readers find it, once, by the swap; those that found it before are pinned.
+            // SAFETY: `add_chunk` made the chunk from a box. The chunk was removed from the only
+            // place where readers find chunks, once, by the swap; readers that found it before are
+            // pinned.
             unsafe {
                 let bytes = (*removed).bytes();
                 self.bytes.fetch_sub(bytes, Ordering::Relaxed);
@@ -209,8 +211,8 @@ impl Drop for OldVersions {
             for chunk in directory.get_mut().into_iter().flatten() {
                 let chunk = *chunk.get_mut();
                 if !chunk.is_null() {
-                    // SAFETY: `add_chunk` made it from a box, and nothing else refers to it: the
-                    // database, with its sessions and readers, is gone.
+                    // SAFETY: `add_chunk` made the chunk from a box, and nothing else refers to the
+                    // chunk: the database, with its sessions and readers, is gone.
                     drop(unsafe { Box::from_raw(chunk) });
                 }
             }

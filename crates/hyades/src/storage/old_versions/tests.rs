@@ -20,7 +20,7 @@ fn read<'a>(
     versions.read(record, as_of, arena, guard).expect("the row is not locked").1
 }
 
-/// Changes some bytes of a row, and returns which.
+/// Changes some bytes of a row, and returns their range.
 fn change_some_of(row: &mut [u8], n: usize) -> Range<usize> {
     let from = n % (row.len() - 1);
     let range = from..(from + 1 + n % 20).min(row.len());
@@ -34,7 +34,7 @@ fn word_of(epoch: u64, absent: bool) -> u64 {
 
 proptest! {
     /// A row is overwritten, deleted and inserted again, while readers come and go: each reader
-    /// finds the version that it has seen as the newest when it came.
+    /// finds the version that was the newest when the reader began.
     #[test]
     fn each_reader_finds_the_version_of_its_epoch(
         steps in proptest::collection::vec((0u8..7, 0usize..3000, any::<bool>()), 1..60),
@@ -65,7 +65,7 @@ proptest! {
                     sequence += 1;
                     let tid = Tid::new(EpochNumber(epoch), sequence);
                     let overwritten = of(this, seen, (lowest, tid));
-                    // Bytes that are overwritten in place, if there are any.
+                    // Bytes overwritten in place, if there are any.
                     let part = now.as_mut().filter(|row| step >= 4 && row.len() > 1);
                     let part = part.map(|row| (change_some_of(row, len), row));
                     let ranges = part.as_ref().map(|(range, _)| [range.clone()]);
@@ -101,13 +101,13 @@ proptest! {
         versions.end_writer(&mut writer);
         versions.free_up_to(last_of(epoch), &hyades_platform::reclaim::pin());
         prop_assert_eq!(versions.bytes(), 0);
-        // SAFETY: this is the only reference to the record.
+        // SAFETY: no other reference to the record is left.
         unsafe { Record::free(record) };
     }
 }
 
-/// Versions of one row in memory that is used again, so that their links form a circle. A
-/// reader that was ended meets it.
+/// Versions of one row in reused memory: their links form a circle. A reader that was ended meets
+/// the circle.
 #[test]
 fn a_reader_does_not_follow_links_in_a_circle() {
     let versions = OldVersions::default();
@@ -122,12 +122,12 @@ fn a_reader_does_not_follow_links_in_a_circle() {
     };
     keep(&mut first, 1, 1);
     keep(&mut second, 2, 1);
-    // The reader of epoch 1 has been ended, and no other wants what ended in epoch 2.
+    // The reader of epoch 1 has been ended, and no other reader wants the version ended in epoch 2.
     keep(&mut first, 3, 2);
     let arena = Bump::new();
     let found = read(&versions, this, last_of(1), &arena, &guard);
     assert_eq!(found, OldVersion::Absent);
-    // SAFETY: this is the only reference to the record.
+    // SAFETY: no other reference to the record is left.
     unsafe { Record::free(record) };
 }
 
@@ -155,6 +155,6 @@ fn a_link_into_memory_that_was_freed_finds_nothing() {
     versions.free_up_to(last_of(4), &guard);
     let found = read(&versions, this, last_of(3), &arena, &guard);
     assert_eq!(found, OldVersion::Absent);
-    // SAFETY: this is the only reference to the record.
+    // SAFETY: no other reference to the record is left.
     unsafe { Record::free(record) };
 }

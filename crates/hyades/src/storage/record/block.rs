@@ -1,4 +1,4 @@
-//! Blocks: the memory of rows that lie outside of their records, and the words of all rows.
+//! Blocks: the memory of rows outside of their records, and the words of all rows.
 //!
 //! The head word of a block states its capacity in words in the upper half, and the row's length in
 //! bytes in the lower.
@@ -20,7 +20,7 @@ fn fill(words: &[AtomicU64], bytes: &[u8]) {
     }
 }
 
-/// Words of an allocation that has room for `words`, and which allocators with four sizes to each
+/// Words of an allocation with room for `words`, of a size that allocators with four sizes to each
 /// power of two (mimalloc, jemalloc) serve without a rest.
 pub(super) fn allocated(words: usize) -> usize {
     debug_assert!(words > 0, "a block has a head");
@@ -34,19 +34,19 @@ pub(super) fn allocated(words: usize) -> usize {
 /// Blocks up to this capacity in words never shrink.
 pub(super) const SMALL_BLOCK_WORDS: usize = 31;
 
-/// Whether a row of `needed` words leaves a separate block of this capacity: its own would have
-/// five eighths of the size at most. A row that grows again then moves a second time at least two
-/// sizes later, so the moves cost less than the changes between them.
+/// Whether a row of `needed` words leaves a separate block of this capacity: the row's own block
+/// would have five eighths of the size at most. A row that grows again then moves a second time at
+/// least two sizes later, so the moves cost less than the changes between them.
 pub(super) fn is_wasteful(needed: usize, capacity: usize) -> bool {
     capacity > SMALL_BLOCK_WORDS && allocated(needed + 1) * 8 <= (capacity + 1) * 5
 }
 
 /// # Safety
-/// `block` came from `new_block`, and no reader that pins from now on reaches it; it is retired
-/// once.
+/// `block` came from `new_block`, and no reader that pins from now on reaches the block; it is
+/// retired once.
 pub(super) unsafe fn retire_block(block: *mut AtomicU64, guard: &Guard) {
-    // SAFETY: the guard keeps the block until the end of this function; its head is atomic. It is
-    // freed after every reader that may reach it has unpinned.
+    // SAFETY: the guard keeps the block until the end of this function; its head is atomic. The
+    // block is freed after every reader that may reach it has unpinned.
     unsafe {
         let capacity = ((*block).load(Ordering::Relaxed) >> 32) as usize;
         let address = block as usize;
@@ -54,8 +54,8 @@ pub(super) unsafe fn retire_block(block: *mut AtomicU64, guard: &Guard) {
     }
 }
 
-/// Allocates a block with room for `needed` words, and the room that a row needs that grows bit by
-/// bit. Its head states its capacity, all else is 0.
+/// Allocates a block with room for `needed` words, and the room needed by a row that grows bit by
+/// bit. The head states the capacity, everything else is 0.
 pub(super) fn new_block(needed: usize) -> *mut AtomicU64 {
     let words = allocated(needed + 1);
     let allocation = Allocation::array::<AtomicU64>(words).expect("a block's size");
@@ -71,10 +71,10 @@ pub(super) fn new_block(needed: usize) -> *mut AtomicU64 {
     }
 }
 
-/// Writes a row into a block, which has room for it.
+/// Writes a row into a block with enough room.
 pub(super) fn store_block(block: *mut AtomicU64, bytes: &[u8]) {
-    // SAFETY: the caller holds the record's write lock, so the block, its current or its next one,
-    // is not freed; its head states its capacity, which never changes, and all words are atomic.
+    // SAFETY: the caller holds the record's write lock, so the block, the record's current or next
+    // one, is not freed; the head states the constant capacity, and all words are atomic.
     unsafe {
         let capacity = (*block).load(Ordering::Relaxed) >> 32;
         debug_assert!(words_for(bytes.len()) as u64 <= capacity, "a row fits its block");
@@ -86,7 +86,7 @@ pub(super) fn store_block(block: *mut AtomicU64, bytes: &[u8]) {
 /// # Safety
 /// `block` came from [`new_block`], cannot be reached any more, and is freed once.
 pub(super) unsafe fn free_block(block: *mut AtomicU64) {
-    // SAFETY: by the contract this is the only access. The head states the capacity, and the block
+    // SAFETY: by the contract there is no other access. The head states the capacity, and the block
     // had one more word for the head.
     unsafe {
         let capacity = ((*block).load(Ordering::Relaxed) >> 32) as usize;

@@ -24,7 +24,7 @@ fn a_row_grows_shrinks_and_reads_back() {
         }
     }
     drop(guard);
-    // SAFETY: this is the only reference to the record.
+    // SAFETY: no other reference to the record is left.
     unsafe { Record::free(record) };
 }
 
@@ -36,11 +36,11 @@ fn a_locked_word_cannot_be_locked_again() {
     assert!(this.try_lock(40));
     assert!(!this.try_lock(40));
     assert!(!this.try_lock(48));
-    // SAFETY: this is the only reference to the record.
+    // SAFETY: no other reference to the record is left.
     unsafe { Record::free(record) };
 }
 
-/// The capacity of a record's current block, and whether that is the inline one.
+/// The capacity of a record's current block, and whether the block is the inline block.
 fn block_of<S>(record: &Record<S>) -> (usize, bool) {
     (record.block().0.len(), record.block.load(Ordering::Relaxed) == record.inline_block())
 }
@@ -79,7 +79,7 @@ fn a_row_that_grows_and_shrinks_bit_by_bit_moves_seldom_and_wastes_little() {
     assert!(last.0 <= SMALL_BLOCK_WORDS, "{last:?}");
     assert!(moves < 60, "{moves}");
     drop(guard);
-    // SAFETY: this is the only reference to the record.
+    // SAFETY: no other reference to the record is left.
     unsafe { Record::free(record) };
 }
 
@@ -96,7 +96,7 @@ fn a_row_that_swings_within_a_size_does_not_move() {
         this.store_row(&vec![2; len], &guard);
         assert_eq!(block_of(this), home);
     }
-    // At five eighths, and one past the block.
+    // At five eighths, and one byte past the block.
     this.store_row(&[3; 1272], &guard);
     assert_eq!(block_of(this), (159, false));
     this.store_row(&[3; 1273], &guard);
@@ -104,12 +104,12 @@ fn a_row_that_swings_within_a_size_does_not_move() {
     this.store_row(&[4; 104], &guard);
     assert_eq!(block_of(this), (13, true));
     drop(guard);
-    // SAFETY: this is the only reference to the record.
+    // SAFETY: no other reference to the record is left.
     unsafe { Record::free(record) };
 }
 
-/// A reader that is pinned reads what it wants while a writer moves the row out, to and fro and
-/// back: what it accepts, by the version word, is one row, whole.
+/// A pinned reader reads while a writer moves the row out, to and fro and back: a read accepted by
+/// the version word is one row, whole.
 #[test]
 fn a_reader_never_accepts_a_row_torn_by_a_move() {
     const ROUNDS: u64 = if cfg!(miri) { 60 } else { 60_000 };
@@ -146,6 +146,6 @@ fn a_reader_never_accepts_a_row_torn_by_a_move() {
         }
         done.store(true, Ordering::Relaxed);
     });
-    // SAFETY: this is the only reference to the record.
+    // SAFETY: no other reference to the record is left.
     unsafe { Record::free(record) };
 }

@@ -24,7 +24,7 @@ const KINDS: [Type; 10] = [
     Type::I64,
 ];
 
-/// The values of a row. The columns of the key are drawn, their order, and what may be null.
+/// The values of a row. The columns of the key, their order, and the nullable columns are drawn.
 #[derive(Clone, Debug)]
 struct Drawn {
     key: Vec<u16>,
@@ -76,7 +76,7 @@ impl Drawn {
         schema
     }
 
-    /// The row's values; with `turn` others.
+    /// The row's values; with `turn` different values.
     fn values(&self, turn: usize) -> Vec<Value<'_>> {
         let value = |at: usize| {
             let from = (at + turn) % KINDS.len();
@@ -156,7 +156,7 @@ proptest! {
         prop_assert_eq!(bytes, expected);
     }
 
-    /// What a reader without a lock may copy, and keys that are none.
+    /// Bytes that a reader without a lock may copy, and invalid keys.
     #[test]
     fn torn_rows_and_bad_keys_never_panic(
         drawn in drawn(), torn: Vec<u8>, cut: usize, key: Vec<u8>,
@@ -239,7 +239,7 @@ fn a_table_without_a_key_has_whole_rows() {
     assert_eq!((table.record_layout().left_out, table.accepts_key(b"")), (0, true));
 }
 
-/// The sizes that docs/performance.md states: a row of a key of 16 bytes and a value of as many.
+/// The sizes in docs/performance.md: a row of a key of 16 bytes and a value of as many.
 #[test]
 fn a_small_row_is_as_small_as_it_is_said_to_be() {
     let schema = Schema::new("keys")

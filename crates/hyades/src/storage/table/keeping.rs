@@ -1,5 +1,5 @@
-//! What open snapshots hold of a table beside its indexes: how rows and entries are moved there,
-//! and how readers of a snapshot find them. See [`crate::storage::kept`].
+//! Rows and entries of a table that open snapshots hold beside its indexes: how they are moved
+//! there, and how readers of a snapshot find them. See [`crate::storage::kept`].
 
 use super::{Lookup, Primary, TableData, WalkPosition};
 use crate::error::Abort;
@@ -18,24 +18,24 @@ use smallvec::SmallVec;
 use std::ops::{Bound, ControlFlow};
 use std::sync::atomic::Ordering;
 
-/// Records under one key, of which at most one has a row as of a snapshot.
+/// Records under one key; at most one has a row as of a snapshot.
 type Candidates<'g, S> = SmallVec<[&'g Record<S>; 4]>;
 
-/// What is called for each key of a secondary index, with the candidates under it.
+/// The callback for each key of a secondary index, with the candidates under the key.
 type VisitCandidates<'v, 'g, S> = dyn FnMut(&[u8], &[&'g Record<S>]) -> ControlFlow<()> + 'v;
 
 /// Number of keys after which one call of [`TableData::walk_as_of`] stops.
 const KEYS_IN_STEP: usize = 1024;
 
 impl<S: Stamp> TableData<S> {
-    /// Whether its primary index is ordered: only then its deleted rows are in the way of scans,
-    /// and are moved.
+    /// Whether the primary index is ordered: only then deleted rows are in the way of scans, and
+    /// are moved.
     pub fn is_ordered(&self) -> bool {
         matches!(self.primary, Primary::Ordered(_))
     }
 
-    /// Moves a deleted row of an ordered table, which a snapshot holds, into the kept tree. Its
-    /// record is as for [`TableData::unlink`]. Returns how many bytes are kept.
+    /// Moves a deleted row of an ordered table, held by a snapshot, into the kept tree. The record
+    /// is as for [`TableData::unlink`]. Returns the number of kept bytes.
     pub fn move_to_kept(
         &self,
         record: &Record<S>,
@@ -58,18 +58,18 @@ impl<S: Stamp> TableData<S> {
         (kept + record.allocated_bytes()) as u64
     }
 
-    /// Frees a row that no snapshot holds any more. Returns how many bytes were kept.
+    /// Frees a row that no snapshot holds any more. Returns the number of bytes that were kept.
     pub fn free_kept_row(&self, key: &[u8], end: Tid, guard: &Guard) -> u64 {
         self.kept.remove_row(key, end, guard).unwrap_or(0) as u64
     }
 
-    /// Frees an entry that no snapshot needs any more. Returns how many bytes were kept.
+    /// Frees an entry that no snapshot needs any more. Returns the number of bytes that were kept.
     pub fn free_kept_entry(&self, index: usize, key: &[u8], end: Tid, guard: &Guard) -> u64 {
         self.secondaries[index].kept.remove(key, end, guard).unwrap_or(0) as u64
     }
 
-    /// Whether an entry matches a version behind its row that one of the open snapshots may hold,
-    /// the oldest and the newest of which read as of these TIDs. The caller holds the row's lock.
+    /// Whether an entry matches a version behind its row that an open snapshot may hold; the oldest
+    /// and the newest snapshot read as of the two TIDs. The caller holds the row's lock.
     pub fn matches_older(
         &self,
         index: usize,
@@ -79,7 +79,7 @@ impl<S: Stamp> TableData<S> {
     ) -> bool {
         let (record, arena) = (entry.record(), Bump::new());
         versions.any_wanted(record, open, guard, |row| {
-            // Of a part it is not known.
+            // For a part the answer is not known.
             row.is_none_or(|row| {
                 let row = self.whole_row(record, row, &arena);
                 self.secondary_key(index, row, record.key())[..] == *entry.key()
@@ -87,8 +87,8 @@ impl<S: Stamp> TableData<S> {
         })
     }
 
-    /// Whether such an entry is kept already, and stays as long as any snapshot that is open now:
-    /// `newest` is the last TID of the newest. One that is opened later does not need it.
+    /// Whether such an entry is kept already, and stays as long as any snapshot open now: `newest`
+    /// is the last TID of the newest snapshot. A snapshot opened later does not need the entry.
     pub fn has_kept_entry(
         &self,
         index: usize,
@@ -110,8 +110,8 @@ impl<S: Stamp> TableData<S> {
         self.kept.visit(key, guard, |kept| visit(kept.content.get()));
     }
 
-    /// Visits the keys of a range of the primary index, with the records under each of which a
-    /// reader of a snapshot takes the one that has a row. `on_leaf` is called ahead of the visits.
+    /// Visits the keys of a range of the primary index, with the records under each key; a reader
+    /// of a snapshot takes the record that has a row. `on_leaf` is called ahead of the visits.
     ///
     /// # Errors
     /// The table's primary index is a hash table.
@@ -138,7 +138,7 @@ impl<S: Stamp> TableData<S> {
     }
 
     /// Visits the keys of a range of a secondary index, like [`TableData::scan_as_of`]: with the
-    /// records of which one may have a row that matches the key, as of a snapshot.
+    /// records under each key, one of which may have a row that matches the key, as of a snapshot.
     pub fn scan_index_as_of<'g>(
         &'g self,
         index: usize,
@@ -154,8 +154,8 @@ impl<S: Stamp> TableData<S> {
                     visit(entry.key(), &[entry.record()])
                 });
             };
-            // A kept entry does not refer to the record, which may have been freed since: the row
-            // is looked up by its primary key, as of the snapshot.
+            // A kept entry does not refer to the record: the record may have been freed since. The
+            // row is looked up by its primary key, as of the snapshot.
             let key = first.index_key();
             let primary = &key[key.len() - first.content..];
             let mut candidates: Candidates<'g, S> =
@@ -172,7 +172,7 @@ impl<S: Stamp> TableData<S> {
     }
 
     /// Visits the next keys of a walk over all rows of a snapshot, like [`TableData::walk`], with
-    /// the records of each.
+    /// the records of each key.
     pub fn walk_as_of<'g>(
         &'g self,
         at: &mut WalkPosition,

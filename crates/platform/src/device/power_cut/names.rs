@@ -1,4 +1,4 @@
-//! The names of files as the process sees them, and the changes that are not on the medium yet.
+//! The names of files as seen by the process, and the changes not on the medium yet.
 //!
 //! A new file has a hidden name on the medium until its directory is synced. Until then renames and
 //! removals change only the view; the pending changes are kept in order.
@@ -11,13 +11,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Prefix of the names of files whose directory entry is not durable yet; listings omit them.
+/// Prefix of the names of files without a durable directory entry; listings omit these files.
 pub(super) const HIDDEN: &str = ".unsynced-";
 
 #[derive(Debug, Default)]
 pub(super) struct DirectoryNames {
     directories: HashMap<PathBuf, Directory>,
-    /// Open files by physical path: two handles to a file share its unsynced bytes.
+    /// Open files by physical path: two handles to a file share the unsynced bytes.
     pub(super) files: HashMap<PathBuf, Arc<FileBody>>,
 }
 
@@ -25,7 +25,7 @@ pub(super) struct DirectoryNames {
 pub(super) struct Directory {
     /// Name as seen -> name on the medium.
     pub(super) view: BTreeMap<String, String>,
-    /// Changes that are not on the medium yet, oldest first.
+    /// Changes not on the medium yet, oldest first.
     pub(super) pending: Vec<NameChange>,
 }
 
@@ -47,7 +47,7 @@ pub(super) fn split(path: &Path) -> io::Result<(PathBuf, String)> {
 }
 
 impl DirectoryNames {
-    /// Returns the directory as seen; reads it from the medium the first time.
+    /// Returns the directory as seen; reads the directory from the medium the first time.
     pub(super) fn directory(&mut self, dir: &Path) -> io::Result<&mut Directory> {
         if !self.directories.contains_key(dir) {
             let mut view = BTreeMap::new();

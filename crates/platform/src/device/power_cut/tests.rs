@@ -4,7 +4,7 @@ fn device() -> PowerCutDevice {
     PowerCutDevice::new(PowerCutOptions::default())
 }
 
-/// A file of zeros whose name is durable.
+/// A file of zeros with a durable name.
 fn durable_file(
     device: &PowerCutDevice,
     len: u64,
@@ -89,7 +89,7 @@ fn what_a_cut_took_away_is_never_called_synced() {
     let before = left();
     std::thread::scope(|scope| {
         let sync = scope.spawn(|| file.sync_data());
-        // The sync has checked that the power is on, and gets the bytes after the cut.
+        // The sync has checked the power, and gets the bytes after the cut.
         while left() == before {
             std::thread::yield_now();
         }

@@ -7,12 +7,12 @@ use std::time::Duration;
 /// was armed; 0 is the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SimulatedFault {
-    /// The process dies at the k-th change (write, sync, change of names); a first part of that
+    /// The process dies at the k-th change (write, sync, change of names); a first part of the
     /// change may be done.
     Stop(u64),
-    /// The k-th sync fails, and if `for_ever` all later ones.
+    /// The k-th sync fails, and if `for_ever` all later syncs.
     Sync {
-        /// How many syncs succeed before it.
+        /// The number of syncs that succeed before.
         after: u64,
         /// Whether all later syncs fail too.
         for_ever: bool,
@@ -21,8 +21,8 @@ pub enum SimulatedFault {
     Write(u64),
     /// The k-th read fails with an I/O error, once.
     Read(u64),
-    /// The disk has room for this many more bytes. The write that exceeds it stores a part and
-    /// fails, as do all later ones, including the zeros of a new file.
+    /// The number of bytes of room left on the disk. A write beyond the room stores a part and
+    /// fails, as do all later writes, including the zeros of a new file.
     Full(u64),
     /// Some transfers are short or interrupted, and have to be continued.
     Short,
@@ -41,7 +41,7 @@ pub(super) struct FaultPlan {
     pub room: Option<u64>,
     pub short: bool,
     pub lying: bool,
-    /// Directories, by name, whose files are slow, and how slow; `None` means stopped.
+    /// Directories with slow files, by name, and the delay; `None` means stopped.
     pub slow: Vec<(String, Option<Duration>)>,
 }
 
@@ -61,7 +61,7 @@ impl FaultPlan {
         }
     }
 
-    /// Arms a fault in addition to those already armed.
+    /// Arms a fault in addition to the faults already armed.
     pub fn arm(&mut self, fault: SimulatedFault) {
         match fault {
             SimulatedFault::Stop(after) => self.stop = Some(after),
@@ -74,7 +74,7 @@ impl FaultPlan {
         }
     }
 
-    /// Counts a sync; returns true if it has to fail.
+    /// Counts a sync; returns true if the sync has to fail.
     pub fn sync_fails(&mut self) -> bool {
         match &mut self.sync {
             Some((0, true)) => true,
@@ -103,7 +103,7 @@ impl FaultPlan {
     }
 }
 
-/// Counts an operation down; returns true if it is the one that has to fail.
+/// Counts an operation down; returns true if the operation has to fail.
 pub(super) fn countdown_fires(counter: &mut Option<u64>) -> bool {
     match counter {
         Some(0) => {

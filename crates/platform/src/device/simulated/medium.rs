@@ -21,7 +21,7 @@ pub(super) fn split(path: &Path) -> io::Result<(&Path, String)> {
     }
 }
 
-/// A change of names that is not durable yet.
+/// A change of names, not durable yet.
 #[derive(Clone, Debug)]
 enum PendingChange {
     Link(String, u64),
@@ -53,10 +53,10 @@ struct NameTable {
 pub(super) struct FileBytes {
     pub seen: Vec<u8>,
     durable: Vec<u8>,
-    /// Writes that are not durable, oldest first.
+    /// Writes not durable yet, oldest first.
     dirty: Vec<(usize, Vec<u8>)>,
-    /// The last synced write and the unsynced ones after it: when each began, its range, whether it
-    /// is synced.
+    /// The last synced write and the later unsynced writes: the start time, the range, and whether
+    /// synced.
     last_writes: Vec<(u64, Range<usize>, bool)>,
 }
 
@@ -67,7 +67,7 @@ fn put(bytes: &mut Vec<u8>, offset: usize, new: &[u8]) {
     bytes[offset..offset + new.len()].copy_from_slice(new);
 }
 
-/// Fractions of the dirty sectors that reach the medium at a power cut; one is drawn per file.
+/// Fractions of the dirty sectors on the medium after a power cut; a fraction is drawn per file.
 const KEPT: [f64; 5] = [0.0, 0.1, 0.5, 0.9, 1.0];
 
 fn is_gone() -> io::Error {
@@ -75,10 +75,10 @@ fn is_gone() -> io::Error {
 }
 
 impl FileBytes {
-    /// Stores the bytes of one transfer. Transfers with the same `began` belong to one write.
+    /// Stores the bytes of a transfer. Transfers with the same `began` belong to the same write.
     pub fn write(&mut self, began: u64, offset: usize, bytes: &[u8]) {
         put(&mut self.seen, offset, bytes);
-        // Zeros fill new files and carry no data, so they do not count as a write.
+        // Zeros fill new files and carry no data, so do not count as a write.
         if bytes.iter().any(|b| *b != 0) {
             let end = offset + bytes.len();
             match self.last_writes.iter_mut().find(|(at, _, synced)| *at == began && !synced) {
@@ -98,8 +98,8 @@ impl FileBytes {
         }
     }
 
-    /// Writes some of the dirty sectors to the medium, in any order, a few of them torn. The others
-    /// are dropped: the page cache still shows them, and no later sync writes them.
+    /// Writes some of the dirty sectors to the medium, in any order, a few torn. The rest are
+    /// dropped: the page cache still shows the rest, and no later sync writes them.
     pub fn sync_in_part(&mut self, random: &mut Random) {
         let kept = KEPT[random.below(KEPT.len() as u64) as usize];
         for (offset, bytes) in std::mem::take(&mut self.dirty) {
@@ -121,12 +121,12 @@ impl FileBytes {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Medium {
     directories: BTreeMap<PathBuf, NameTable>,
-    /// Forks of a disk share the files that neither has written to since.
+    /// Forks of a disk share the files without a write since the fork.
     files: BTreeMap<u64, Arc<FileBytes>>,
     next_file: u64,
     /// Counts operations.
     pub now: u64,
-    /// The number of the process that may use the disk; those with lower numbers are dead.
+    /// The number of the process with access to the disk; processes with lower numbers are dead.
     pub process: u64,
     pub locks: BTreeMap<PathBuf, u64>,
 }
@@ -217,7 +217,7 @@ impl Medium {
         }
         for body in self.files.values_mut() {
             if body.dirty.is_empty() && body.seen == body.durable {
-                // Other forks keep sharing it. The draw keeps the random sequence the same in
+                // Other forks keep sharing the file. The draw keeps the random sequence the same in
                 // either case.
                 random.below(KEPT.len() as u64);
                 continue;
@@ -248,8 +248,8 @@ impl Medium {
         })
     }
 
-    /// Whether the byte at `at` belongs to the last synced write in the file's directory, or to an
-    /// unsynced write after it.
+    /// Whether the byte at `at` belongs to the last synced write in the file's directory, or to a
+    /// later unsynced write.
     pub fn is_last_write(&self, path: &Path, at: usize) -> bool {
         let beside = self.files().filter(|(other, _)| other.parent() == path.parent());
         let mut writes: Vec<_> = beside

@@ -1,11 +1,11 @@
-//! A whole disk in memory that fails in every way a disk may fail, by seed.
+//! A whole disk in memory, with every failure of a real disk, by seed.
 //!
 //! A [`SimulatedDisk`] keeps the page cache and the medium of each file; a [`SimulatedDevice`] is
-//! the access of one process. A killed process leaves the page cache to the next one. At a power
+//! the access of a process. A killed process leaves the page cache to the next process. At a power
 //! cut unsynced bytes reach the medium by sectors, in any order, some torn, and of the unsynced
-//! changes of a directory's names a prefix does. A failed sync marks the pages clean: reads see
-//! them, and no later sync writes them. Disks can be forked, so that one crash can be recovered in
-//! many ways.
+//! changes of a directory's names a prefix does. A failed sync marks the pages clean: reads see the
+//! pages, and no later sync writes them. Disks can be forked, so a crash can be recovered in many
+//! ways.
 
 mod faults;
 mod medium;
@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// A disk; clones share it.
+/// A disk, shared by clones.
 #[derive(Clone, Debug, Default)]
 pub struct SimulatedDisk(Arc<Mutex<Medium>>);
 
@@ -32,8 +32,8 @@ pub struct Rot {
     pub path: PathBuf,
     /// The offset of the byte.
     pub offset: usize,
-    /// Whether the byte is of the last write to the file's directory. Then nothing durable that was
-    /// written later proves that it was durable.
+    /// Whether the byte is of the last write to the file's directory. Then no later durable write
+    /// proves the byte's durability.
     pub in_last_write: bool,
 }
 
@@ -44,7 +44,7 @@ impl SimulatedDisk {
     }
 
     /// Starts a process on the disk; earlier processes are dead from now on. `seed` decides the
-    /// effects of its faults.
+    /// effects of the process's faults.
     pub fn process(&self, seed: u64) -> SimulatedDevice {
         let mut medium = locked(&self.0);
         medium.process += 1;
@@ -55,14 +55,14 @@ impl SimulatedDisk {
         SimulatedDevice(Arc::new(state))
     }
 
-    /// Kills the running process; what it has written stays in the page cache.
+    /// Kills the running process; the process's writes stay in the page cache.
     pub fn kill(&self) {
         let mut medium = locked(&self.0);
         medium.process += 1;
         medium.locks.clear();
     }
 
-    /// Cuts the power, which kills the process as well.
+    /// Cuts the power, and so kills the process as well.
     pub fn power_cut(&self, seed: u64) {
         self.kill();
         locked(&self.0).power_cut(&mut Random::seeded(seed));
@@ -80,8 +80,8 @@ impl SimulatedDisk {
     pub fn rot(&self, seed: u64) -> Option<Rot> {
         let mut random = Random::seeded(seed);
         let mut medium = locked(&self.0);
-        // Bytes that were never written are zero, and damage to them is rarely of interest: draws
-        // up to six times for a nonzero byte.
+        // Unwritten bytes are zero, and damage to zeros is rarely of interest: draws up to six
+        // times for a nonzero byte.
         let mut found = None;
         for _ in 0..6 {
             let files: Vec<_> = medium.files().filter(|(_, body)| !body.seen.is_empty()).collect();
@@ -115,7 +115,7 @@ impl SimulatedDisk {
         Ok(())
     }
 
-    /// Loads the files below a directory, as [`save`](Self::save) wrote them, into a new disk, all
+    /// Loads the files below a directory, as written by [`save`](Self::save), into a new disk, all
     /// durable.
     ///
     /// # Errors
@@ -141,7 +141,7 @@ impl SimulatedDisk {
         Ok(SimulatedDisk(Arc::new(Mutex::new(medium))))
     }
 
-    /// Returns every file with its content in the page cache.
+    /// Returns every file with the content in the page cache.
     pub fn content(&self) -> Vec<(PathBuf, Vec<u8>)> {
         locked(&self.0).files().map(|(path, body)| (path, body.seen.clone())).collect()
     }
@@ -170,7 +170,8 @@ impl ProcessState {
         Ok(medium)
     }
 
-    /// Counts a change; false if the process dies at it. The caller may do a part of it first.
+    /// Counts a change; false if the process dies at the change. The caller may do a part of the
+    /// change first.
     fn survives(&self) -> bool {
         !countdown_fires(&mut locked(&self.plan).stop)
     }
@@ -185,7 +186,7 @@ impl ProcessState {
         off()
     }
 
-    /// Applies a change of names. If the process dies at it, the change may be done or not.
+    /// Applies a change of names. If the process dies at the change, the change may be done or not.
     fn change<T>(&self, change: impl FnOnce(&mut Medium) -> io::Result<T>) -> io::Result<T> {
         let survives = self.survives();
         if !survives && locked(&self.plan).random.chance(0.5) {
@@ -195,7 +196,7 @@ impl ProcessState {
         if survives { result } else { Err(self.die()) }
     }
 
-    /// Delays the caller if files of this directory are armed to be slow.
+    /// Delays the caller if files of the path's directory are armed to be slow.
     fn pace(&self, path: &Path) {
         let mut waited = false;
         loop {
@@ -217,12 +218,12 @@ impl ProcessState {
     }
 }
 
-/// The access of a process to a [`SimulatedDisk`]; clones share it.
+/// The access of a process to a [`SimulatedDisk`]; shared by clones.
 #[derive(Clone, Debug)]
 pub struct SimulatedDevice(Arc<ProcessState>);
 
 impl SimulatedDevice {
-    /// Arms a fault in addition to those already armed.
+    /// Arms a fault in addition to the faults already armed.
     pub fn arm(&self, fault: SimulatedFault) {
         locked(&self.0.plan).arm(fault);
     }
@@ -234,7 +235,7 @@ impl SimulatedDevice {
         *plan = FaultPlan::new(random);
     }
 
-    /// Delays writes and syncs of files below a directory of this name by `pace` from now on;
+    /// Delays writes and syncs of files below a directory named `directory` by `pace` from now on;
     /// `None` blocks them until the process ends.
     pub fn slow(&self, directory: &str, pace: Option<Duration>) {
         locked(&self.0.plan).slow.push((directory.to_string(), pace));
@@ -254,7 +255,7 @@ struct SimulatedFile {
 }
 
 impl SimulatedFile {
-    /// One transfer of the write that began at `began`; it may write less than it is given.
+    /// Makes a transfer of the write begun at `began`; may write less than `slices`.
     fn write_some(&self, began: u64, slices: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
         let mut bytes = slices.iter().flat_map(|s| s.iter().copied()).collect::<Vec<u8>>();
         let room = locked(&self.state.plan).room_for(bytes.len());
@@ -341,7 +342,8 @@ impl DeviceFile for SimulatedFile {
         };
         if fails || !survives {
             let mut random = Random::seeded(locked(&self.state.plan).random.next_u64());
-            // When a process dies, its sync may still complete or not; the page cache is the same.
+            // At the death of a process, a sync may still complete or not; the page cache is the
+            // same.
             if fails {
                 self.state.medium()?.body_mut(self.file)?.sync_in_part(&mut random);
             } else if random.chance(0.5) {
@@ -367,7 +369,7 @@ impl SimulatedDevice {
     }
 }
 
-/// A locked directory; the end of the process releases it as well.
+/// A locked directory; the end of the process releases the directory as well.
 #[derive(Debug)]
 struct Held {
     state: Arc<ProcessState>,

@@ -53,7 +53,7 @@ fn sectors_are_lost_torn_and_reordered() {
         fork.power_cut(seed);
         let bytes = seen(&fork, "/d/f");
         torn |= bytes.chunks(SECTOR_BYTES).any(|s| s.iter().any(|b| *b != s[0]));
-        // The end of the last write is present, the beginning of an earlier one is missing.
+        // The end of the last write is present, the beginning of an earlier write is missing.
         reordered |= bytes[4 * 512 + 4095] == 4 && bytes[512] == 0;
     }
     assert!(torn && reordered, "{torn} {reordered}");

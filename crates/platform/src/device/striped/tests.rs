@@ -3,7 +3,7 @@ use crate::device::{FileDevice, MemoryDevice, SimulatedDisk};
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
-/// A set of `n` directories in a temporary one, with units of 16 bytes.
+/// A set of `n` directories in a temporary directory, with units of 16 bytes.
 fn set(n: usize) -> (tempfile::TempDir, PathBuf, StripedDevice) {
     let dir = tempfile::tempdir().unwrap();
     let dirs: Vec<_> =
@@ -95,7 +95,7 @@ fn what_was_synced_survives_a_power_cut_in_every_directory() {
     let path = Path::new("/a/f");
     device.create_dir(Path::new("/a")).unwrap();
     let file = device.create(path, 6 * 4096).unwrap();
-    // A new file has to be synced in every part, though nothing was written to it.
+    // A new file has to be synced in every part, though without a write.
     file.sync_data().unwrap();
     device.sync_dir(Path::new("/a")).unwrap();
     let fresh = disk.fork();
@@ -112,8 +112,8 @@ fn what_was_synced_survives_a_power_cut_in_every_directory() {
     assert!(got.iter().all(|byte| *byte == 5));
 }
 
-/// A file takes the place of another one of its name, and the power fails before the directories
-/// are synced: each directory keeps or loses its own names.
+/// A file replaces another file of the same name, and the power fails before the directories are
+/// synced: each directory keeps or loses its own names.
 #[test]
 fn a_renamed_file_is_whole_after_a_power_cut() {
     let (path, temporary) = (Path::new("/a/s/f"), Path::new("/a/s/f.tmp"));

@@ -16,7 +16,7 @@ fn slow() -> Throttle {
     Throttle { bytes_per_s: Some(8e6), latency_ns: MS / 10, depth: 1 }
 }
 
-/// Runs in simulated time; returns the nanoseconds that it took.
+/// Runs in simulated time; returns the nanoseconds taken.
 fn simulated(run: impl FnOnce()) -> u64 {
     clock::simulate(Some(SECOND));
     run();
@@ -94,7 +94,7 @@ fn a_small_file_passes_through_the_device_too() {
     assert_eq!((took, device.read_small(&path).unwrap()), (2 * MS / 10, vec![3; 800]));
 }
 
-/// Counts the syncs in progress, and blocks them until it is open.
+/// Counts the syncs in progress, and blocks the syncs until the gate is open.
 #[derive(Debug, Default)]
 struct Gate {
     open: AtomicBool,
@@ -144,7 +144,7 @@ fn streams_of_a_device_take_turns_and_no_more_than_its_depth_are_in_service() {
                 let queue = &device.queue;
                 let asked = queue.state().next_ticket;
                 scope.spawn(move || file.sync_data().unwrap());
-                // One after the other, so that the order of arrival is known.
+                // In sequence, so the order of arrival is known.
                 while queue.state().next_ticket == asked {
                     std::thread::sleep(Duration::from_micros(100));
                 }

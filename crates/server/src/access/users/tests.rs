@@ -1,4 +1,4 @@
-//! Users, and what may be done as them.
+//! Users, and their permissions.
 
 use super::*;
 

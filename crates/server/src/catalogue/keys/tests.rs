@@ -43,7 +43,7 @@ fn each_key_is_read_or_written() {
         ("MIGRATE h 1  0 1 AUTH KEYS KEYS a", "a:rw"),
         ("MIGRATE h 1  0 1 AUTH2 KEYS 1 KEYS a", "a:rw"),
         ("MIGRATE h 1  0 1 KEYS", ""),
-        // The key that has an empty name.
+        // The key with an empty name.
         ("MIGRATE h 1  0 1", ":rw"),
         ("MIGRATE h 1  0 1 COPY AUTH2 KEYS", ":rw"),
         ("PFCOUNT a b", "a:r b:r"),
@@ -63,7 +63,7 @@ fn each_key_is_read_or_written() {
     }
 }
 
-/// Key flags of commands that write do not begin as those of reading alone.
+/// Key flags of write commands do not begin like the flags of read commands.
 #[test]
 fn the_flags_of_writing_commands_begin_so() {
     for command in catalogue::all() {

@@ -1,4 +1,4 @@
-//! Rows of the commands for strings as arrays of bits. The columns are those of `Row`.
+//! Rows of the commands for strings as arrays of bits. The columns are the fields of `Row`.
 
 macro_rules! bitmaps_rows {
     ($with:ident) => { $with! { "bitmap";

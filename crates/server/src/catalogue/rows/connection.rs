@@ -1,4 +1,4 @@
-//! Rows of the commands for connections. The columns are those of `Row`.
+//! Rows of the commands for connections. The columns are the fields of `Row`.
 
 macro_rules! connection_rows {
     ($with:ident) => {

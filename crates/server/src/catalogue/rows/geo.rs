@@ -1,4 +1,4 @@
-//! Rows of the commands for sorted sets of places. The columns are those of `Row`.
+//! Rows of the commands for sorted sets of places. The columns are the fields of `Row`.
 
 macro_rules! geo_rows {
     ($with:ident) => { $with! { "geo";

@@ -1,4 +1,4 @@
-//! Rows of the commands for hashes. The columns are those of `Row`.
+//! Rows of the commands for hashes. The columns are the fields of `Row`.
 
 macro_rules! hashes_rows {
     ($with:ident) => { $with! { "hash";

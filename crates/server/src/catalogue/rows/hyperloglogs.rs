@@ -1,4 +1,4 @@
-//! Rows of the commands for HyperLogLogs. The columns are those of `Row`.
+//! Rows of the commands for HyperLogLogs. The columns are the fields of `Row`.
 
 macro_rules! hyperloglogs_rows {
     ($with:ident) => {

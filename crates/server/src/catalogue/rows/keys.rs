@@ -1,4 +1,4 @@
-//! Rows of the commands for keys, whatever their type. The columns are those of `Row`.
+//! Rows of the commands for keys of any type. The columns are the fields of `Row`.
 
 macro_rules! keys_rows {
     ($with:ident) => { $with! { "generic";

@@ -1,4 +1,4 @@
-//! Rows of the commands for lists. The columns are those of `Row`.
+//! Rows of the commands for lists. The columns are the fields of `Row`.
 
 macro_rules! lists_rows {
     ($with:ident) => { $with! { "list";

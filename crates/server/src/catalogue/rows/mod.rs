@@ -1,8 +1,8 @@
 //! The rows of all commands, by group.
 //!
 //! The columns of a row: name, arity, phase and function, flags, specifications of the keys,
-//! categories beside those that follow from the flags, keyspace event, version, complexity,
-//! summary, and arguments in the notation of COMMAND DOCS.
+//! categories not implied by the flags, keyspace event, version, complexity, summary, and arguments
+//! in the notation of COMMAND DOCS.
 
 mod bitmaps;
 mod connection;
@@ -36,7 +36,7 @@ pub(crate) use streams::streams_rows;
 pub(crate) use strings::strings_rows;
 pub(crate) use transactions::transactions_rows;
 
-/// Expands the rows of each group by a macro: an array of what it makes of them.
+/// Expands the rows of each group by a macro: an array of the macro's results.
 macro_rules! each_row {
     ($with:ident) => {
         [

@@ -1,4 +1,4 @@
-//! Rows of the commands for publish and subscribe. The columns are those of `Row`.
+//! Rows of the commands for publish and subscribe. The columns are the fields of `Row`.
 
 macro_rules! pubsub_rows {
     ($with:ident) => { $with! { "pubsub";

@@ -1,4 +1,4 @@
-//! Rows of the commands for scripts. The columns are those of `Row`.
+//! Rows of the commands for scripts. The columns are the fields of `Row`.
 
 macro_rules! scripting_rows {
     ($with:ident) => { $with! { "scripting";

@@ -1,4 +1,4 @@
-//! Rows of the commands for the server. The columns are those of `Row`.
+//! Rows of the commands for the server. The columns are the fields of `Row`.
 
 macro_rules! server_rows {
     ($with:ident) => { $with! { "server";

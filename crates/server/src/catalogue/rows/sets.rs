@@ -1,4 +1,4 @@
-//! Rows of the commands for sets. The columns are those of `Row`.
+//! Rows of the commands for sets. The columns are the fields of `Row`.
 
 macro_rules! sets_rows {
     ($with:ident) => { $with! { "set";

@@ -1,4 +1,4 @@
-//! Rows of the commands for sorted sets. The columns are those of `Row`.
+//! Rows of the commands for sorted sets. The columns are the fields of `Row`.
 
 macro_rules! sorted_sets_rows {
     ($with:ident) => { $with! { "sorted-set";

@@ -1,4 +1,4 @@
-//! Rows of the commands for streams. The columns are those of `Row`.
+//! Rows of the commands for streams. The columns are the fields of `Row`.
 
 macro_rules! streams_rows {
     ($with:ident) => { $with! { "stream";

@@ -1,4 +1,4 @@
-//! Rows of the commands for strings. The columns are those of `Row`.
+//! Rows of the commands for strings. The columns are the fields of `Row`.
 
 macro_rules! strings_rows {
     ($with:ident) => { $with! { "string";
@@ -45,7 +45,7 @@ macro_rules! strings_rows {
         "string", Event::Set,
         "1.0.0", "O(1)", "Sets the string of a key, and returns the one before",
         "key value";
-    // The example of a new command: its row, and one function. Tests alone have it.
+    // The example of a new command: its row, and one function. Only tests have the command.
     #[cfg(test)]
     "hyades.example", -3, Data(example::example), GROW | FAST, [first(RW | INSERT)],
         "string", Event::Own,

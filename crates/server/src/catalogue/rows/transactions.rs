@@ -1,4 +1,4 @@
-//! Rows of the commands for transactions. The columns are those of `Row`.
+//! Rows of the commands for transactions. The columns are the fields of `Row`.
 
 macro_rules! transactions_rows {
     ($with:ident) => { $with! { "transactions";

@@ -1,4 +1,4 @@
-//! Which clients have read which keys.
+//! The clients that have read each key.
 
 use crate::clients::ClientEntry;
 use hyades_platform::sync::Unpoisoned;
@@ -41,9 +41,9 @@ impl Shard {
     }
 }
 
-/// The keys that clients have read, until they are written.
+/// The keys that clients have read, until the keys are written.
 ///
-/// Where a client is added to a list, those are taken off that track no more: a list has no more
+/// When a client is added to a list, clients that track no more are taken off: a list has no more
 /// clients than have tracked at a time. So the bound of the number of keys bounds the table.
 pub struct TrackedKeys {
     shards: [Mutex<Shard>; SHARDS],
@@ -114,7 +114,7 @@ impl TrackedKeys {
         self.items.fetch_sub(removed.readers.len(), Relaxed);
     }
 
-    /// Takes the clients off the list of a key, but for those that are to stay.
+    /// Takes the clients off the list of a key, except clients for which `stays` holds.
     pub fn take(&self, key: &[u8], stays: impl Fn(&ClientEntry) -> bool) -> Option<TrackedKey> {
         let mut shard = self.shard(key).lock().unpoisoned();
         let at = *shard.places.get(key)?;

@@ -13,7 +13,7 @@ fn tracking(most: usize) -> Arc<Tracking> {
     Tracking::new(Arc::default(), Arc::new(AtomicUsize::new(most)))
 }
 
-/// What a client was told, in words.
+/// The messages to a client, in words.
 fn told(client: &ClientEntry) -> Vec<String> {
     let mut all = Vec::new();
     while let Some(delivery) = client.inbox.take() {
@@ -53,8 +53,8 @@ fn readers_are_told_once() {
     assert!(!tracking.is_on() && !a.tracking.is_on());
 }
 
-/// However many keys are read, no more are remembered than is allowed: the readers of the others
-/// are told.
+/// However many keys are read, no more are remembered than the bound allows: the readers of the
+/// rest are told.
 #[test]
 fn the_table_is_bounded() {
     let tracking = tracking(100);
@@ -67,7 +67,7 @@ fn the_table_is_bounded() {
     assert_eq!((tracking.numbers(), told(&a).len()), ([7, 7, 0], 93));
 }
 
-/// Clients that come, read a key and go leave no more behind than there are.
+/// Clients that connect, read a key and go leave no more entries behind than there are clients.
 #[test]
 fn clients_that_have_gone_leave_the_lists() {
     let tracking = tracking(0);
@@ -84,7 +84,7 @@ fn clients_that_have_gone_leave_the_lists() {
     assert!(tracking.remembers(&stays, b"k"));
 }
 
-/// A client that is not told of its own writes stays remembered for what it has read since.
+/// A client that is not told of its own writes stays remembered for its later reads.
 #[test]
 fn own_writes_are_not_told() {
     let tracking = tracking(0);

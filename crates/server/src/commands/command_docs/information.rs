@@ -1,4 +1,4 @@
-//! COMMAND INFO: what commands and subcommands take, and what they do.
+//! COMMAND INFO: the arguments and effects of commands and subcommands.
 
 use super::key_specs;
 use super::pages::{self, DocPage};
@@ -10,7 +10,7 @@ use crate::catalogue::{
 };
 use crate::resp::reply::Reply;
 
-/// What COMMAND INFO tells, but for subcommands.
+/// The facts in COMMAND INFO, without subcommands.
 struct CommandFacts {
     name: &'static str,
     arity: i64,
@@ -23,7 +23,7 @@ struct CommandFacts {
 
 const NO_KEYS: (i32, i32, i32) = (0, 0, 0);
 
-/// The names of flags, in the order in which COMMAND INFO tells them.
+/// The names of flags, in the order of COMMAND INFO.
 fn flags(flags: u32, loads: bool, has_movable_keys: bool) -> Vec<&'static str> {
     let names = [
         ("write", flags & WRITE != 0),
@@ -50,7 +50,7 @@ fn flags(flags: u32, loads: bool, has_movable_keys: bool) -> Vec<&'static str> {
 }
 
 impl CommandFacts {
-    /// Of a command; one with subcommands does nothing without them.
+    /// Returns the facts of a command; a container command does nothing without a subcommand.
     fn of(command: &Command) -> CommandFacts {
         let facts = CommandFacts {
             name: command.name,
@@ -86,7 +86,7 @@ impl CommandFacts {
         }
     }
 
-    /// Writes it with the head of the reply, in which the subcommands follow.
+    /// Writes the facts with the head of the reply; the subcommands follow.
     fn write(&self, reply: &mut Reply<'_>) {
         reply.array(10);
         reply.bulk(self.name.as_bytes());
@@ -126,7 +126,7 @@ fn write_subcommand(subcommand: &Subcommand, reply: &mut Reply<'_>) {
     reply.set(0);
 }
 
-/// Of a command, or of a subcommand by its whole name; null if there is none.
+/// Writes a command, or a subcommand by its whole name; null if there is none.
 pub fn write_named(name: &[u8], reply: &mut Reply<'_>) {
     match (catalogue::command(name), catalogue::subcommand(name)) {
         (Some(command), _) => write_command(command, reply),

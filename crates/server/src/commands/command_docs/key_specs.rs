@@ -1,4 +1,4 @@
-//! Key specifications, as COMMAND INFO tells them.
+//! Key specifications, as in COMMAND INFO.
 
 use crate::catalogue::{self, KeySpec, KeysBegin, KeysFound, READ, Subcommand, WRITE, flag_names};
 use crate::resp::reply::Reply;

@@ -1,15 +1,15 @@
-//! What the commands do and their arguments, as COMMAND DOCS tells it.
+//! The effects of commands and their arguments, for COMMAND DOCS.
 
 use super::key_specs;
 use super::syntax::{self, Argument};
 use crate::catalogue;
 use std::sync::OnceLock;
 
-/// What a command, or a subcommand, does.
+/// The documentation of a command, or a subcommand.
 pub struct DocPage {
     /// The name: `get`, `config|set`.
     pub name: &'static str,
-    /// The version that brought it: of Redis, or of Hyades for its own commands.
+    /// The first version with the command: of Redis, or of Hyades for its own commands.
     pub since: &'static str,
     /// How the time grows with the data.
     pub complexity: Option<&'static str>,
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
     use crate::catalogue::{Command, RequestKeys};
 
-    /// The place of the first key among the words of a request, of which some came before.
+    /// The place of the first key among the words of a request, behind `before` words.
     fn first_key(arguments: &[Argument], before: usize) -> Option<usize> {
         let mut at = before;
         for argument in arguments {
@@ -103,12 +103,12 @@ mod tests {
         assert!(find(b"").is_none());
     }
 
-    /// Commands that do something without a subcommand.
+    /// Commands that work without a subcommand.
     fn plain_commands() -> impl Iterator<Item = &'static Command> {
         catalogue::all().iter().filter(|command| !command.is_container)
     }
 
-    /// The place of the first key in a request with the fewest words, or with one more.
+    /// The place of the first key in a request with the fewest words, or with one word more.
     fn first_key_of(command: &Command) -> Option<usize> {
         let fewest = (command.arity.unsigned_abs() as usize).max(2);
         let most = if command.arity < 0 { fewest + 1 } else { fewest };

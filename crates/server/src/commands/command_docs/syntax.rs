@@ -1,16 +1,15 @@
 //! Lines of syntax, and the arguments that they describe.
 //!
-//! Words in lower case are arguments; words in upper case are tokens, which clients send as they
-//! are, as are `""` and the signs `*`, `~`, `=` and `$`. `[a]` may be missing, `a|b` is one of the
-//! two, and `(..)` holds together.
-//! `a [a ..]` is one or more, `[a ..]` any number, and `(a ..)` one or more as well. A token at the
-//! beginning of what brackets hold belongs to the rest of it. `name:[a|b]` and `name:(a b)` name
-//! what brackets hold, `name:TOKEN` a token.
+//! Words in lower case are arguments; words in upper case are tokens, sent literally by clients,
+//! like `""` and the signs `*`, `~`, `=` and `$`. `[a]` may be missing, `a|b` is either of the two,
+//! and `(..)` holds together. `a [a ..]` is one or more, `[a ..]` any number, and `(a ..)` one or
+//! more as well. A token at the beginning of a bracket's contents belongs to the rest of them.
+//! `name:[a|b]` and `name:(a b)` name a bracket's contents, `name:TOKEN` a token.
 //!
-//! What an argument is follows from its name, or is given, as in `timeout:double`. `pattern@1` is
-//! found by the second of the command's key specifications.
+//! The kind of an argument follows from its name, or is given, as in `timeout:double`. `pattern@1`
+//! is found by the second of the command's key specifications.
 
-/// What an argument is.
+/// The kind of an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArgumentKind {
     Text,
@@ -19,11 +18,11 @@ pub enum ArgumentKind {
     Key,
     Pattern,
     UnixTime,
-    /// A word that is sent as it is.
+    /// A word sent literally.
     Token,
-    /// One of its parts.
+    /// One of the argument's parts.
     OneOf,
-    /// All of its parts.
+    /// All of the argument's parts.
     Block,
 }
 
@@ -78,7 +77,7 @@ const INTEGERS: [&str; 32] = [
 ];
 
 impl ArgumentKind {
-    /// Its name in COMMAND DOCS.
+    /// The name of the kind in COMMAND DOCS.
     pub fn name(self) -> &'static str {
         match self {
             ArgumentKind::Text => "string",
@@ -93,7 +92,7 @@ impl ArgumentKind {
         }
     }
 
-    /// Of an argument of this name.
+    /// The kind of an argument with the given name.
     fn of(name: &str) -> ArgumentKind {
         match name {
             "pattern" => ArgumentKind::Pattern,
@@ -105,7 +104,7 @@ impl ArgumentKind {
         }
     }
 
-    /// The one that is given behind a name.
+    /// The kind given behind a name.
     fn given(kind: &str) -> Option<ArgumentKind> {
         match kind {
             "double" => Some(ArgumentKind::Double),
@@ -116,22 +115,22 @@ impl ArgumentKind {
     }
 }
 
-/// An argument, or several that belong together.
+/// An argument, or a group of arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Argument {
     pub name: String,
     pub kind: ArgumentKind,
-    /// The word in front of it, or that it is.
+    /// The word in front of the argument, or the argument itself.
     pub token: Option<&'static str>,
-    /// The place of the key specification that finds it.
+    /// The place of the key specification that finds the argument.
     pub key_spec: Option<usize>,
-    /// It may be missing.
+    /// The argument may be missing.
     pub is_optional: bool,
     /// There may be several.
     pub is_multiple: bool,
-    /// Each of them has the token in front of it.
+    /// Each repetition has the token in front.
     pub repeats_token: bool,
-    /// Of [`ArgumentKind::OneOf`] and [`ArgumentKind::Block`].
+    /// The parts of [`ArgumentKind::OneOf`] and [`ArgumentKind::Block`].
     pub parts: Vec<Argument>,
 }
 
@@ -153,14 +152,14 @@ impl Argument {
         Argument { token: Some(token), ..Argument::new(name, ArgumentKind::Token) }
     }
 
-    /// Several, named after them all.
+    /// A group of arguments, named after all of them.
     fn group(kind: ArgumentKind, parts: Vec<Argument>) -> Argument {
         let names: Vec<&str> = parts.iter().map(|part| part.name.as_str()).collect();
         let name = names.join("_");
         Argument { parts, ..Argument::new(&name, kind) }
     }
 
-    /// Of a word.
+    /// The argument of a word.
     fn word(word: &'static str) -> Result<Argument, String> {
         if word == "\"\"" {
             return Ok(Argument::token("empty_string", ""));
@@ -190,7 +189,7 @@ impl Argument {
         Ok(Argument { key_spec, ..Argument::new(name, ArgumentKind::of(name)) })
     }
 
-    /// The fewest words of a request that it takes.
+    /// The fewest words of a request for the argument.
     pub fn least_words(&self) -> usize {
         let own = match self.kind {
             _ if self.is_optional => return 0,
@@ -202,7 +201,7 @@ impl Argument {
         own + usize::from(self.token.is_some())
     }
 
-    /// Whether it always takes as many.
+    /// Whether the number of words is always the same.
     pub fn is_fixed(&self) -> bool {
         let least = |part: &Argument| part.least_words();
         let are_equal = self.parts.windows(2).all(|pair| least(&pair[0]) == least(&pair[1]));
@@ -213,12 +212,12 @@ impl Argument {
     }
 }
 
-/// The fewest words of a request that these arguments take.
+/// The fewest words of a request for the arguments.
 pub fn least_words(arguments: &[Argument]) -> usize {
     arguments.iter().map(Argument::least_words).sum()
 }
 
-/// Says of each key which of the command's key specifications finds it: the nth one, or the last.
+/// Numbers the key specification that finds each key: the nth specification, or the last.
 pub fn number_keys(arguments: &mut [Argument], specs: usize) {
     fn number(arguments: &mut [Argument], last: usize, next: &mut usize) {
         for argument in arguments {
@@ -279,7 +278,8 @@ impl SyntaxReader {
         word
     }
 
-    /// What stands up to the end of brackets or of an alternative, and whether it is repeated.
+    /// Reads the arguments up to the end of brackets or of an alternative, and whether they are
+    /// repeated.
     fn row(&mut self) -> Result<(Vec<Argument>, bool), String> {
         let mut row = Vec::new();
         loop {
@@ -307,7 +307,7 @@ impl SyntaxReader {
         }
     }
 
-    /// What brackets hold, behind what stands in front of them.
+    /// Reads the contents of brackets, behind the arguments in front of the brackets.
     fn brackets(
         &mut self,
         open: &str,
@@ -355,7 +355,7 @@ impl SyntaxReader {
     }
 }
 
-/// One argument of those that stand in a row. A token in front of the others belongs to them.
+/// Joins the arguments of a row into one. A token in front of a row belongs to the row.
 fn joined(mut row: Vec<Argument>) -> Result<Argument, String> {
     match &row[..] {
         [] => Err("brackets hold nothing".to_string()),
@@ -377,7 +377,7 @@ fn joined(mut row: Vec<Argument>) -> Result<Argument, String> {
     }
 }
 
-/// The same, one or more times.
+/// As `joined`, one or more times.
 fn repeated(row: Vec<Argument>) -> Result<Argument, String> {
     let once = joined(row)?;
     let repeats_token = once.kind != ArgumentKind::Token && once.token.is_some();

@@ -1,8 +1,8 @@
 //! DEBUG POPULATE: fills a database, for tests.
 //!
-//! It is many transactions of a bounded size, on a thread of its own: clients go on meanwhile. OK
-//! says that all keys are on disk. It ends early, with what is done by then, if memory runs out,
-//! the server stops, or its client is killed (CLIENT KILL).
+//! The command runs many transactions of a bounded size, on a thread of its own: clients go on
+//! meanwhile. OK says that all keys are on disk. The command ends early, with the keys added by
+//! then, if memory runs out, the server stops, or the client is killed (CLIENT KILL).
 
 use super::check_open;
 use crate::client::RunEnd;
@@ -24,18 +24,18 @@ const MOST_KEYS: u64 = 1_000;
 /// A transaction ends with the key that reaches this many bytes, with its value.
 const MOST_BYTES: usize = 256 << 10;
 
-/// What a database is filled with.
+/// The keys to be added.
 struct Population {
     database: u32,
     /// The number of keys.
     count: u64,
-    /// What their names begin with.
+    /// The beginning of the keys' names.
     prefix: Vec<u8>,
-    /// The length of their values in bytes; 0: as long as they are.
+    /// The length of the values in bytes; 0: their natural length.
     size: usize,
 }
 
-/// Takes a number of keys, perhaps with the beginning of their names and the size of their values.
+/// Takes a number of keys, perhaps with the beginning of the names and the size of the values.
 pub fn populate(local: &mut Local<'_>, args: &[&[u8]]) -> Result<(), Stop> {
     let count = positive(args[0])?;
     let size = args.get(2).map_or(Ok(0), |size| positive(size))?;
@@ -54,7 +54,7 @@ pub fn populate(local: &mut Local<'_>, args: &[&[u8]]) -> Result<(), Stop> {
             Ok(()) => reply.ok(),
             Err(text) => reply.error(&text),
         }
-        // Its keys are too many to name.
+        // The keys are too many to name.
         let is_told = shared.wiring.tracking.is_on();
         let changed = if is_told { Changed::All } else { Changed::Nothing };
         RunEnd { order: Some(order), changed, ..RunEnd::default() }
@@ -62,7 +62,7 @@ pub fn populate(local: &mut Local<'_>, args: &[&[u8]]) -> Result<(), Stop> {
     Ok(())
 }
 
-/// A number that is not negative.
+/// A non-negative number.
 fn positive(text: &[u8]) -> Result<u64, Stop> {
     let number = u64::try_from(integer(text)?);
     number.map_err(|_| "ERR value is out of range, must be positive".into())
@@ -72,7 +72,7 @@ impl Population {
     /// Adds all keys that do not exist.
     ///
     /// # Errors
-    /// What the client is told.
+    /// The error for the client.
     fn fill(
         &self,
         shared: &Shared,
@@ -90,23 +90,23 @@ impl Population {
             }
             let (behind, _, ticket) =
                 transact::patiently(shared, order, |tx, context| self.add(tx, context, next))?;
-            // One is written to disk while the next one runs.
+            // A transaction is written to disk while the next one runs.
             wait(shared, last.replace(ticket))?;
             next = behind;
         }
         wait(shared, last)
     }
 
-    /// Adds the first keys from this one on, and returns the number of the one behind them.
+    /// Adds the first keys from `first` on, and returns the number of the next key.
     fn add(&self, tx: &Transaction<'_>, context: Context<'_>, first: u64) -> Result<u64, Stop> {
-        // As in Redis, which tells nothing of them.
+        // As in Redis, which sends no events of the keys.
         let context = Context { events: EventClasses::from_bits(0), tracks: false, ..context };
         let space = Keyspace::open(*tx, context, self.database)?;
         let (mut number, mut bytes) = (first, 0);
         while number < self.count && number - first < MOST_KEYS && bytes < MOST_BYTES {
             let key = [&self.prefix[..], format!(":{number}").as_bytes()].concat();
             let entry = space.find_head(&key)?;
-            // A key has up to 1 MiB itself, and is looked for if it exists as well.
+            // A key has up to 1 MiB itself, and an existing key is looked for as well.
             bytes += key.len();
             if !entry.exists() {
                 let value = self.value(number);

@@ -1,10 +1,10 @@
-//! INFO memory: what the process uses, what of that counts, and what of Redis's parts is none.
+//! INFO memory: the memory of the process, the counted part, and the parts of Redis missing here.
 
 use super::{counter, line};
 use crate::state::Shared;
 use hyades_platform::resident::{most_resident_bytes, resident_bytes};
 
-/// A number of bytes, and the same as people read it.
+/// A number of bytes, and the same number in a form for people.
 fn size(out: &mut String, name: &str, bytes: u64) {
     const UNITS: [&str; 6] = ["B", "K", "M", "G", "T", "P"];
     line(out, name, bytes);
@@ -35,7 +35,7 @@ pub(super) fn memory(shared: &Shared, out: &mut String) {
     counter(out, "lazyfreed_objects", &shared.stats.counters.freed);
     if let Some(opened) = shared.store.opened.get() {
         let tables = opened.database.tables();
-        // Collections and strings in blocks and chunks that are not removed yet.
+        // Collections and strings in blocks and chunks not removed yet.
         let garbage = tables.iter().find(|table| table.name == "garbage");
         line(out, "lazyfree_pending_objects", garbage.map_or(0, |table| table.rows));
         // Keys and values, without the heads of their records and without indexes.
@@ -58,8 +58,8 @@ pub(super) fn memory(shared: &Shared, out: &mut String) {
     absent(out);
 }
 
-/// The allocator tells nothing of its pages. As in Redis, where that is so, all pages of the
-/// process stand for them.
+/// The allocator has no numbers of its pages. As in Redis without such numbers, all pages of the
+/// process are shown instead.
 fn allocator(shared: &Shared, resident: u64, out: &mut String) {
     let allocated = shared.allocated_memory();
     line(out, "allocator_allocated", allocated);
@@ -72,8 +72,8 @@ fn allocator(shared: &Shared, resident: u64, out: &mut String) {
     line(out, "allocator_rss_bytes", 0);
 }
 
-/// What takes no memory of its own, or is not there: interpreters, functions, replicas, a cluster,
-/// defragmentation.
+/// Parts without memory of their own, or missing parts: interpreters, functions, replicas, a
+/// cluster, defragmentation.
 fn absent(out: &mut String) {
     for name in [
         "used_memory_lua",

@@ -1,5 +1,5 @@
-//! INFO persistence: how far recovery is, checkpoints under the names of Redis's snapshots and
-//! rewrites, and the log under those of its append-only file.
+//! INFO persistence: the progress of recovery, checkpoints under the names of Redis's snapshots and
+//! rewrites, and the log under the names of Redis's append-only file.
 
 use super::{counter, line};
 use crate::base::clock::wall_us;
@@ -10,7 +10,7 @@ use hyades_platform::sync::Unpoisoned;
 use std::fmt::Write;
 use std::time::Duration;
 
-/// How far recovery has got: the lines of Redis, then what they are made of, by log stream too.
+/// The progress of recovery: the lines of Redis, then their parts, by log stream too.
 fn loading(progress: &Progress, out: &mut String) {
     let began = (wall_us() as f64 / 1e6 - progress.seconds).max(0.0);
     line(out, "loading_start_time", began as u64);
@@ -50,7 +50,7 @@ pub(super) fn persistence(shared: &Shared, out: &mut String) {
     let status = |stats: SaveStats| if stats.has_failed { "err" } else { "ok" };
     let is_saving =
         shared.store.opened.get().is_some_and(|opened| opened.database.checkpoints().under_way);
-    // One that no command has asked for counts as well, but not BGREWRITEAOF.
+    // A checkpoint without a command counts as well, but not BGREWRITEAOF.
     let is_saving = save.since.is_some() || is_saving && rewrite.since.is_none();
     line(out, "rdb_bgsave_in_progress", u8::from(is_saving));
     line(out, "rdb_last_save_time", shared.last_save_seconds());
@@ -72,7 +72,7 @@ pub(super) fn persistence(shared: &Shared, out: &mut String) {
     line(out, "aof_rewrites", rewrite.taken);
     line(out, "aof_last_write_status", if failed.is_some() { "err" } else { "ok" });
     log(shared, out);
-    // No process writes a checkpoint, and none collects what is written meanwhile.
+    // No process writes a checkpoint, and none collects writes meanwhile.
     for name in [
         "rdb_last_cow_size",
         "aof_last_cow_size",
@@ -85,7 +85,7 @@ pub(super) fn persistence(shared: &Shared, out: &mut String) {
 }
 
 /// The newest checkpoint and the log behind it, as Redis counts the parts of its append-only file:
-/// what is read at the next start.
+/// the data read at the next start.
 fn log(shared: &Shared, out: &mut String) {
     let Some(opened) = shared.store.opened.get() else {
         for name in ["aof_current_size", "aof_base_size", "aof_buffer_length"] {
@@ -106,7 +106,7 @@ fn log(shared: &Shared, out: &mut String) {
     line(out, "aof_pending_bio_fsync", backlogs.iter().filter(|bytes| **bytes > 0).count());
 }
 
-/// Bytes of the checkpoint that the opening has found.
+/// Bytes of the checkpoint found by the opening.
 fn image_bytes(progress: &Progress) -> u64 {
     progress.image_bytes_total
 }

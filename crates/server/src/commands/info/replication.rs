@@ -47,7 +47,7 @@ pub(super) fn numbers(shared: &Shared, out: &mut String) {
     counter(out, "import_left_out", &numbers.left_out);
 }
 
-/// Where the primary is, and how far its import.
+/// The address of the primary, and the progress of the import.
 fn primary(shared: &Shared, out: &mut String) {
     let (import, notes) = (&shared.live_import, shared.live_import.notes().clone());
     let ImportNotes { link, down_since, .. } = notes;

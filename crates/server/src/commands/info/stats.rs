@@ -1,4 +1,4 @@
-//! INFO stats: what was done since the start, or since CONFIG RESETSTAT.
+//! INFO stats: counters since the start, or since CONFIG RESETSTAT.
 
 use super::{counter, line};
 use crate::access::Reason;
@@ -58,8 +58,8 @@ pub(super) fn stats(shared: &Shared, out: &mut String) {
     absent(out);
 }
 
-/// What does not happen, since it is not there: replicas, eviction, a process of its own for
-/// checkpoints, threads beside the event loops that read and write, defragmentation.
+/// Events of missing parts: replicas, eviction, a process of its own for checkpoints, threads
+/// beside the event loops for reads and writes, defragmentation.
 fn absent(out: &mut String) {
     for name in [
         "sync_full",

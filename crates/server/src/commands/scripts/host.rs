@@ -1,4 +1,4 @@
-//! What a script reaches: the other commands, as its client may run them.
+//! The surroundings of a script: the other commands, as its client may run them.
 
 use super::super::{
     Caller, Function, Local, LocalCommand, function, keys, stream_reads, subcommand_error,
@@ -24,14 +24,14 @@ pub struct CommandHost<'t, 'a> {
     caller: &'a Caller<'a>,
     flags: Flags,
     is_read_only: bool,
-    /// The database that SELECT has chosen.
+    /// The database chosen by SELECT.
     selected: RefCell<Option<Keyspace<'t>>>,
-    /// For commands on the connection: what they change ends with the script.
+    /// For commands on the connection: their changes end with the script.
     client: RefCell<Option<Client>>,
     login: RefCell<Login>,
 }
 
-/// The lowest level of messages that are written.
+/// The lowest level of written messages.
 const LEAST_LOGGED: i64 = 2;
 
 /// Walks over the keys within the transaction.
@@ -58,7 +58,7 @@ impl<'t, 'a> CommandHost<'t, 'a> {
         }
     }
 
-    /// The arguments with a command's own name, if it was renamed: rules name it so.
+    /// The arguments with a renamed command's own name, as rules name the command.
     fn own_names<'w>(&self, args: &[&'w [u8]]) -> Option<SmallVec<[&'w [u8]; 8]>> {
         let place = self.caller.shared.settings.renamed.find(args[0]).flatten()?;
         let name = catalogue::all()[place].name.as_bytes();
@@ -70,7 +70,7 @@ impl<'t, 'a> CommandHost<'t, 'a> {
         if !command.takes(args.len()) {
             return Some("ERR Wrong number of args calling Redis command from script".into());
         }
-        // One of a container has no such subcommand.
+        // The container has no subcommand of the given name.
         if let Some(given) = args.get(1).filter(|_| named.is_container) {
             return Some(subcommand_error("unknown subcommand", named.name, given));
         }
@@ -144,7 +144,7 @@ impl<'t, 'a> CommandHost<'t, 'a> {
         if job.is_some() {
             return Err(NOT_ALLOWED.into());
         }
-        // What is published is kept until the transaction ends, as what it writes.
+        // Published messages are kept until the transaction ends, like its writes.
         for Publication { channel, payload, .. } in &client.published {
             self.space.context().count_read_bytes(channel.len(), payload.len());
         }
@@ -209,7 +209,7 @@ impl Host for CommandHost<'_, '_> {
         if let Some(text) = reply.too_long().filter(|_| result.is_ok()) {
             result = Err(text.into());
         }
-        // Nothing blocks in a script: what would wait finds nothing.
+        // Nothing blocks in a script: a command that would wait finds nothing.
         if command.has(BLOCKS) && effects.borrow_mut().wait.take().is_some() {
             reply.truncate(0);
             reply.null_array();

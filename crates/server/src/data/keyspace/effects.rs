@@ -1,4 +1,4 @@
-//! What a transaction does beside its rows.
+//! The effects of a transaction beside its rows.
 
 use super::{Fills, Wait, WatchedKey, WrittenKey};
 use crate::data::counts::CountChange;
@@ -6,12 +6,12 @@ use crate::data::expiries::{Expiries, Expiry, needs_timer};
 use crate::data::head::Head;
 use smallvec::SmallVec;
 
-/// What a transaction does beside its rows, applied once it has committed.
+/// The effects of a transaction beside its rows, applied after its commit.
 #[derive(Clone, Debug, Default)]
 pub struct Effects {
     /// Changes of the numbers of keys.
     pub counts: SmallVec<[CountChange; 2]>,
-    /// Keys that were written and expire, unless they expired before, and no later than now.
+    /// Written keys with an expiry, except keys with a former expiry no later than the new one.
     pub expiries: Expiries,
     /// A database was flushed: there are keys to remove.
     pub flushed: bool,
@@ -19,47 +19,47 @@ pub struct Effects {
     pub swapped: bool,
     /// All databases were flushed, after this many changes.
     pub flushed_all_after: Option<u64>,
-    /// A value that lay in blocks or chunks is none any more: they are to be removed.
+    /// A value in blocks or chunks was removed or replaced: the blocks or chunks are garbage.
     pub discarded: bool,
     /// Keys found and missed by reading commands.
     pub hits: u64,
     /// See [`Effects::hits`].
     pub misses: u64,
-    /// Expired keys that were removed or overwritten.
+    /// Expired keys, removed or overwritten.
     pub expired: u64,
-    /// Fields of hashes that had expired and were removed or overwritten, but for those of a hash
-    /// that was replaced or deleted as a whole.
+    /// Expired fields of hashes, removed or overwritten, except fields of a hash that was replaced
+    /// or deleted as a whole.
     pub expired_fields: u64,
-    /// Bytes that the transaction logs, about.
+    /// Bytes logged by the transaction, about.
     pub written: usize,
-    /// Bytes that it has copied, about, those for commands included that were taken back.
+    /// Bytes copied by the transaction, about, including the copies of commands that were taken
+    /// back.
     pub copied: usize,
     /// Values written, changed or removed.
     pub changes: u64,
-    /// What WATCH has seen.
+    /// The keys seen by WATCH.
     pub watched: Vec<WatchedKey>,
-    /// WATCH has marked the heads of large collections, and has seen nothing yet.
+    /// WATCH has marked the heads of large collections, and has seen no key yet.
     pub marked: bool,
     /// UNWATCH was run.
     pub unwatched: bool,
-    /// What clients may wait for.
+    /// Keys for which clients may wait.
     pub fills: Fills,
     /// The last command waits.
     pub wait: Option<Wait>,
     /// SCRIPT FLUSH was run.
     pub scripts_flushed: bool,
-    /// Scripts that SCRIPT LOAD has added, less those that SCRIPT FLUSH has removed, and their
-    /// bytes.
+    /// Scripts added by SCRIPT LOAD, less scripts removed by SCRIPT FLUSH; and their bytes.
     pub loaded_scripts: (i64, i64),
-    /// What the command has written, for keyspace events.
+    /// Keys written by the command, for keyspace events.
     pub written_keys: Vec<WrittenKey>,
 }
 
-/// What a transaction did before a command.
+/// The effects of a transaction before a command.
 pub struct EffectsMark {
-    /// Without the lists that commands only add to.
+    /// The effects without the lists to which commands only add.
     before: Effects,
-    /// The lengths of these.
+    /// The lengths of the lists.
     watched: usize,
     filled: usize,
     databases: usize,
@@ -67,30 +67,30 @@ pub struct EffectsMark {
 }
 
 impl Effects {
-    /// Forgets everything: the transaction runs again.
+    /// Forgets all effects: the transaction runs again.
     pub fn clear(&mut self) {
         let mut expiries = std::mem::take(&mut self.expiries);
         expiries.clear();
         *self = Effects { expiries, ..Effects::default() };
     }
 
-    /// All databases are flushed.
+    /// Notes a flush of all databases.
     pub fn flush_all(&mut self) {
         self.flushed_all_after = Some(self.changes);
     }
 
-    /// A key of this head was removed.
+    /// Notes the removal of a key with this head.
     pub fn removed(&mut self, generation: u64, head: Head) {
         self.count(generation, -1, -i64::from(head.expires().is_some()));
     }
 
-    /// Two databases were swapped.
+    /// Notes a swap of two databases.
     pub(super) fn note_swap(&mut self, a: u32, b: u32) {
         [a, b].into_iter().for_each(|number| self.fills.add_database(number));
         self.swapped = true;
     }
 
-    /// A key was written: it had one head, and has another now.
+    /// Notes a write of a key: the head was `before`, and is `now`.
     pub(super) fn note_expiry(
         &mut self,
         (generation, key): (u64, &[u8]),
@@ -104,8 +104,8 @@ impl Effects {
         }
     }
 
-    /// A command begins. The lists that it may add to are not copied: they are as long as the
-    /// transaction.
+    /// Marks the begin of a command. The lists to which the command may add are not copied: they
+    /// are as long as the transaction.
     pub fn mark(&mut self) -> EffectsMark {
         let (watched, fills) = (std::mem::take(&mut self.watched), std::mem::take(&mut self.fills));
         let expiries = std::mem::take(&mut self.expiries);
@@ -118,7 +118,7 @@ impl Effects {
         EffectsMark { before, watched: watched_len, filled, databases, expiries }
     }
 
-    /// Takes back what was done since then, but for what was copied: that is kept until the
+    /// Takes back the effects since the mark, except the copied bytes: the copies stay until the
     /// transaction ends.
     pub fn back_to(&mut self, mark: EffectsMark) {
         let EffectsMark { before, watched, filled, databases, expiries } = mark;

@@ -1,4 +1,4 @@
-//! A key, and what was found under it: how its value is told apart, replaced, changed and removed.
+//! A key and its value: how the value is recognised, replaced, changed and removed.
 
 use super::{
     BODY, COPIES_OF_A_CHANGE, HEAD, Keyspace, LONGEST_BODY, LONGEST_KEY, Stop, WRONG_TYPE,
@@ -9,14 +9,14 @@ use crate::data::collections;
 use crate::data::head::{Form, Head, Kind};
 use hyades::Abort;
 
-/// What was found under a key: it writes there.
+/// The result of a lookup of a key, with the functions that write there.
 #[derive(Clone, Copy)]
 pub struct Entry<'t, 's> {
     space: &'s Keyspace<'t>,
     key: &'s [u8],
     /// The head of the row, if there is one, expired or not.
     stored: Option<Head>,
-    /// Head and body, unless it is expired. The body is empty if only the head was read.
+    /// Head and body, unless the value has expired. The body is empty if only the head was read.
     live: Option<(Head, &'t [u8])>,
 }
 
@@ -31,12 +31,12 @@ impl<'t, 's> Entry<'t, 's> {
         Entry { space, key, stored, live: live.map(|head| (head, body)) }
     }
 
-    /// The same of a hash whose fields have all expired.
+    /// The same entry, of a hash whose fields have all expired.
     pub(super) fn over(self) -> Entry<'t, 's> {
         Entry { live: None, ..self }
     }
 
-    /// The keys among which it is.
+    /// The keyspace of the entry.
     pub fn space(&self) -> &'s Keyspace<'t> {
         self.space
     }
@@ -46,7 +46,7 @@ impl<'t, 's> Entry<'t, 's> {
         self.key
     }
 
-    /// Whether there is a row, of a value that is there or of one that has expired.
+    /// Whether there is a row, of a live or an expired value.
     pub fn is_stored(&self) -> bool {
         self.stored.is_some()
     }
@@ -56,12 +56,12 @@ impl<'t, 's> Entry<'t, 's> {
         self.live.is_some()
     }
 
-    /// Whether there is a value that has expired.
+    /// Whether there is an expired value.
     pub(super) fn has_expired(&self) -> bool {
         self.stored.is_some() && self.live.is_none()
     }
 
-    /// Whether there is a hash whose fields have all expired, and which has not itself.
+    /// Whether there is a hash whose fields have all expired, while the hash itself has not.
     pub(super) fn is_over(&self) -> bool {
         let context = &self.space.context;
         self.live.is_none() && self.stored.is_some_and(|head| !context.has_expired(head))
@@ -77,22 +77,22 @@ impl<'t, 's> Entry<'t, 's> {
         self.live
     }
 
-    /// Where its elements are, if they lie in blocks.
+    /// The blocks of the elements, if the value lies in blocks.
     pub fn blocks(&self) -> BlockTable<'t> {
         self.space.blocks()
     }
 
-    /// Whether the key holds a collection that lies in blocks.
+    /// Whether the key holds a collection in blocks.
     pub fn lies_in_blocks(&self) -> bool {
         self.head().is_some_and(|head| matches!(head.form(), Form::Blocks | Form::TimedBlocks))
     }
 
-    /// Whether there is a row, expired or not, of a value that lies in blocks or chunks.
+    /// Whether there is a row, expired or not, of a value in blocks or chunks.
     fn stores_number(&self) -> bool {
         self.stored.is_some_and(|head| head.form().is_numbered())
     }
 
-    /// The body of a value that has to be of this type; `None` if the key does not exist.
+    /// The body of a value, which has to be of this type; `None` if the key does not exist.
     pub fn body_of(&self, kind: Kind) -> Result<Option<&'t [u8]>, Stop> {
         match self.live {
             Some((head, _)) if head.kind() != kind => Err(WRONG_TYPE.into()),
@@ -121,7 +121,7 @@ impl<'t, 's> Entry<'t, 's> {
         })
     }
 
-    /// Counts the change from what was stored to what is stored now.
+    /// Counts the change from the stored head to the new head.
     fn count(&self, now: Option<Head>) {
         let number = |head: Option<Head>| {
             let expires = head.is_some_and(|head| head.expires().is_some());
@@ -141,7 +141,7 @@ impl<'t, 's> Entry<'t, 's> {
         self.note_filled(now);
     }
 
-    /// Stores a value. One that expires at once is removed instead. A long string is put into
+    /// Stores a value. A value that expires at once is removed instead. A long string is put into
     /// chunks.
     ///
     /// # Errors
@@ -172,8 +172,8 @@ impl<'t, 's> Entry<'t, 's> {
         self.put(Head::new(Kind::String, Form::Plain), value)
     }
 
-    /// Replaces head and body of a key that exists: each column that is given. The blocks or chunks
-    /// of the value are removed if the new head has none.
+    /// Replaces the given columns of an existing key: the head, and the body if given. The blocks
+    /// or chunks of the value are removed if the new head has none.
     pub fn change(&self, head: Head, body: Option<&[u8]>) -> Result<(), Stop> {
         let Keyspace { tx, context, .. } = self.space;
         if context.has_expired(head) {
@@ -205,13 +205,13 @@ impl<'t, 's> Entry<'t, 's> {
         Ok(())
     }
 
-    /// Removes the key; whether it existed.
+    /// Removes the key. Returns whether the key existed.
     pub fn remove(&self) -> Result<bool, Abort> {
         self.free()?;
         self.remove_moved()
     }
 
-    /// Removes the key, whose value another key has now; whether it existed.
+    /// Removes the key, whose value another key has now. Returns whether the key existed.
     pub fn remove_moved(&self) -> Result<bool, Abort> {
         if self.stored.is_some() {
             self.count(None);
@@ -222,8 +222,8 @@ impl<'t, 's> Entry<'t, 's> {
         Ok(self.exists())
     }
 
-    /// Has the reaper remove the blocks or chunks of the value that is stored, if it lies in such:
-    /// however many there are, this writes one row.
+    /// Makes the reaper remove the blocks or chunks of the stored value, if it has any: whatever
+    /// their number, the transaction writes one row.
     pub fn free(&self) -> Result<(), Abort> {
         if !self.stores_number() {
             return Ok(());
@@ -231,7 +231,7 @@ impl<'t, 's> Entry<'t, 's> {
         let Keyspace { tx, context, .. } = self.space;
         let place = (self.space.generation.get(), self.key);
         let row = tx.get_columns(context.tables.keys, place, BODY.only())?;
-        // It was there when the entry was read.
+        // The row existed when the entry was read.
         let body = row.ok_or(Abort::Conflict)?.get(BODY);
         collections::discard(tx, context.tables, body)?;
         context.count_written_bytes(0, size_of::<u64>(), 1);
@@ -239,8 +239,8 @@ impl<'t, 's> Entry<'t, 's> {
         Ok(())
     }
 
-    /// Blocks or chunks of the value were changed, and its row was not: that is written if it is
-    /// marked, see [`Keyspace::watch`].
+    /// Notes a change of blocks or chunks of the value that did not write its row: the row is
+    /// written if it is marked, see [`Keyspace::watch`].
     pub fn touch(&self) -> Result<(), Abort> {
         self.space.context.effects.borrow_mut().changes += 1;
         self.note_written(self.head());
@@ -265,8 +265,8 @@ impl<'t, 's> Entry<'t, 's> {
         self.put(head.with_form(Form::Chunks), &string.body())
     }
 
-    /// What is stored as a string in chunks, so that it may be changed: the one that it is, or a
-    /// new one. [`Entry::store_chunks`] stores it.
+    /// The stored string in chunks, so that it may be changed: the string itself if it lies in
+    /// chunks, or a new string. [`Entry::store_chunks`] stores it.
     pub fn in_chunks(&self, stored: Option<StoredString<'t>>) -> Result<ChunkedString<'t>, Abort> {
         match stored {
             Some(StoredString::InChunks(string)) => Ok(string),
@@ -280,8 +280,8 @@ impl<'t, 's> Entry<'t, 's> {
     }
 
     /// Stores a string in chunks that was changed in place: its time of expiry stays. `changed`
-    /// says whether one of its bytes was; its length, or that it has moved into chunks, shows in
-    /// the body of the row. The entry was read with its body.
+    /// says whether one of its bytes was changed; a new length, or a move into chunks, shows in the
+    /// body of the row. The entry was read with its body.
     pub fn store_chunks(&self, string: &ChunkedString<'_>, changed: bool) -> Result<(), Stop> {
         let body = string.body();
         match self.row() {
@@ -296,14 +296,14 @@ impl<'t, 's> Entry<'t, 's> {
         }
     }
 
-    /// Stores a copy of a string in chunks, in the place of whatever is there.
+    /// Stores a copy of a string in chunks, in the place of any earlier value.
     pub fn put_copy(&self, head: Head, string: &ChunkedString<'_>) -> Result<(), Stop> {
         let copy = string.copy(self.space.number_collection(Kind::String)?)?;
         self.put(head, &copy.body())
     }
 }
 
-/// Whether a body is a string that is too long for the row of its key.
+/// Whether a body is a string too long for the row of its key.
 fn is_for_chunks(head: Head, body: &[u8]) -> bool {
     head.kind().is_in_chunks() && body.len() > LONGEST_IN_ROW
 }

@@ -1,4 +1,4 @@
-//! What is noted of fields that expire: timers, and what others are told.
+//! Notes about expiring fields: their timers, and the events for clients.
 
 use super::{BODY, Entry, HEAD, Keyspace, VALUE, WrittenKey};
 use crate::data::expiries::Expiry;
@@ -7,21 +7,22 @@ use crate::data::head::Head;
 use hyades::Abort;
 
 impl Entry<'_, '_> {
-    /// A field of the hash expires at this time, before all others: it gets a timer.
+    /// Notes a field of the hash with this time of expiry, earlier than all others: the field gets
+    /// a timer.
     pub fn note_due(&self, at_ms: i64) {
         let Keyspace { context, generation, .. } = self.space();
         let expiry = Expiry { at_ms, generation: generation.get(), key: self.key() };
         context.effects.borrow_mut().expiries.push(expiry);
     }
 
-    /// A hash with times is stored here: the first of them gets a timer.
+    /// Notes a hash with times, stored here: the first of the times gets a timer.
     pub(super) fn note_all_due(&self, head: Head, body: &[u8]) -> Result<(), Abort> {
         let first = field_times::first_behind(head, body, self.blocks(), -1)?;
         first.into_iter().for_each(|at_ms| self.note_due(at_ms));
         Ok(())
     }
 
-    /// Fields of the hash have expired that are removed now, with what is written next.
+    /// Notes expired fields of the hash, removed now with the next write.
     pub fn note_lapsed(&self, fields: u64) {
         let Keyspace { context, database, .. } = self.space();
         if fields == 0 {
@@ -36,7 +37,7 @@ impl Entry<'_, '_> {
 }
 
 impl Keyspace<'_> {
-    /// The number of fields that are stored of a hash with times, though they may all have expired.
+    /// The number of stored fields of a hash with times, though all fields may have expired.
     pub fn stored_fields(&self, key: &[u8]) -> Result<usize, Abort> {
         let place = (self.generation(), key);
         let row = self.transaction().get_columns(self.context().tables.keys, place, VALUE)?;

@@ -1,7 +1,7 @@
-//! Keyspace events: what is told to subscribers of keys that commands have written.
+//! Keyspace events: messages to subscribers about written keys.
 //!
-//! A command notes the keys that it writes. Once it has ended, its name tells which events these
-//! are, as in Redis. They are delivered when the transaction is on disk.
+//! A command notes the keys it writes. At the end of the command its name determines the events of
+//! the keys, as in Redis. The events are delivered when the transaction is on disk.
 
 use super::{Context, Entry, Keyspace};
 use crate::catalogue::{Command, EventRule, RequestKeys};
@@ -34,7 +34,7 @@ impl EventClasses {
 }
 
 impl EventClasses {
-    /// The messages of a hash of which fields have expired, perhaps all.
+    /// The messages of a hash with expired fields, perhaps all.
     pub fn publish_fields_expired(self, key: (u32, &[u8]), is_over: bool, out: &mut Events) {
         self.publish('h', key, "hexpired", out);
         if is_over {
@@ -46,7 +46,7 @@ impl EventClasses {
 /// Messages of events.
 pub type Events = Vec<Publication>;
 
-/// What others are told of what commands have written.
+/// Messages to other clients about the writes of commands.
 #[derive(Debug, Default)]
 pub struct Notices {
     /// Messages.
@@ -56,7 +56,7 @@ pub struct Notices {
 }
 
 impl Notices {
-    /// Takes what a command has written.
+    /// Takes the keys written by a command.
     #[inline]
     pub fn note(&mut self, context: &Context<'_>, command: &Command, args: &[&[u8]]) {
         if context.events.is_on() || context.tracks {
@@ -65,7 +65,7 @@ impl Notices {
         }
     }
 
-    /// The same, for these classes of events, and the keys if clients track.
+    /// As `note`, for these classes of events, and with the keys if clients track.
     pub fn note_written(
         &mut self,
         (classes, tracks): (EventClasses, bool),
@@ -82,7 +82,7 @@ impl Notices {
         }
     }
 
-    /// Takes what others were to be told before.
+    /// Takes the earlier notices of `other`.
     pub fn append(&mut self, other: &mut Notices) {
         self.events.append(&mut other.events);
         self.keys.append(&mut other.keys);
@@ -95,24 +95,24 @@ impl Notices {
     }
 }
 
-/// A key that a command has written, or has missed.
+/// A key written, or missed, by a command.
 #[derive(Clone, Debug)]
 pub struct WrittenKey {
     database: u32,
     key: Vec<u8>,
-    /// What was there, if it had not expired.
+    /// The head before, if the value had not expired.
     before: Option<Head>,
-    /// What was there had expired.
+    /// The value before had expired.
     had_expired: bool,
-    /// What is there now.
+    /// The head now.
     now: Option<Head>,
-    /// It is a hash whose fields had all expired.
+    /// The value before was a hash whose fields had all expired.
     was_over: bool,
-    /// Fields of it have expired.
+    /// Fields of the hash have expired.
     has_lapsed: bool,
-    /// It was read, and not there.
+    /// The key was read, and did not exist.
     is_miss: bool,
-    /// The event, where the command has told it.
+    /// The event, if the command has told one.
     told: Option<&'static str>,
 }
 
@@ -122,7 +122,7 @@ impl WrittenKey {
         self.before.is_some() && self.now.is_none()
     }
 
-    /// A hash of which fields have expired.
+    /// A hash with expired fields.
     pub(super) fn lapsed(database: u32, key: &[u8], head: Option<Head>) -> WrittenKey {
         WrittenKey {
             database,
@@ -139,7 +139,7 @@ impl WrittenKey {
 }
 
 impl Entry<'_, '_> {
-    /// Notes a key that is written, if events are on.
+    /// Notes a written key, if events are on.
     pub(super) fn note_written(&self, now: Option<Head>) {
         let Keyspace { context, database, .. } = self.space();
         if context.events.is_on() || context.tracks {
@@ -157,7 +157,7 @@ impl Entry<'_, '_> {
         }
     }
 
-    /// Tells an event of a key that exists, for a command whose events are those that it tells.
+    /// Tells an event of an existing key, for a command that tells all its events itself.
     pub fn tell(&self, head: Head, event: &'static str) {
         let Keyspace { context, database, .. } = self.space();
         if context.events.is_on() {
@@ -177,7 +177,7 @@ impl Entry<'_, '_> {
 }
 
 impl Keyspace<'_> {
-    /// Notes a key that was read and is not there, if that is an event.
+    /// Notes a key that was read and does not exist, if a miss is an event.
     pub(super) fn note_miss(&self, key: &[u8]) {
         if self.context.events.tells_misses() {
             self.context.effects.borrow_mut().written_keys.push(WrittenKey {
@@ -195,7 +195,7 @@ impl Keyspace<'_> {
     }
 }
 
-/// The messages of what a command has written.
+/// The messages of the keys written by a command.
 fn events(
     classes: EventClasses,
     command: &Command,
@@ -203,8 +203,8 @@ fn events(
     mut all: Vec<WrittenKey>,
     out: &mut Events,
 ) {
-    // The key that something is taken from is told first, whatever was written first; and what is
-    // taken from a key, before the removal of the key.
+    // The key from which elements are taken is told first, whatever was written first; and the
+    // removal of elements is told before the removal of their key.
     match command.event {
         EventRule::Told => all.sort_by_key(|written| written.told.is_none() && written.is_gone()),
         EventRule::Renamed | EventRule::Moved => all.sort_by_key(|written| written.now.is_some()),
@@ -263,7 +263,7 @@ fn class(command: &Command, event: &str) -> char {
     }
 }
 
-/// The events of a key that a command has written, but for its removal where that follows.
+/// The events of a key written by a command, except the key's removal where it follows the events.
 fn names(command: &Command, args: &[&[u8]], written: &WrittenKey) -> Vec<&'static str> {
     let is = |at: usize, word: &str| args.get(at).is_some_and(|arg| is_word(arg, word));
     let is_key = |at: usize| args.get(at).is_some_and(|arg| *arg == written.key);
@@ -306,7 +306,7 @@ fn names(command: &Command, args: &[&[u8]], written: &WrittenKey) -> Vec<&'stati
         EventRule::Expiry => vec![if expires { "expire" } else { "persist" }],
         EventRule::Restored => vec!["restore"],
         EventRule::PoppedAt(word, named, otherwise) => {
-            // Keys may have any name, those of options included.
+            // Keys may have any name, even the name of an option.
             let last = RequestKeys::of(command, args).keys.last().map(|(at, _)| *at);
             vec![if last.is_some_and(|at| is(at + 1, word)) { named } else { otherwise }]
         }
@@ -319,7 +319,8 @@ fn names(command: &Command, args: &[&[u8]], written: &WrittenKey) -> Vec<&'stati
     }
 }
 
-/// Whether an option of SET keeps the time of expiry. A string to compare with may have its name.
+/// Whether an option of SET keeps the time of expiry. A string for comparison may have the name of
+/// the option.
 fn keeps_expiry(args: &[&[u8]]) -> bool {
     const COMPARE: [&str; 4] = ["IFEQ", "IFNE", "IFDEQ", "IFDNE"];
     let compares = |arg: &[u8]| COMPARE.iter().any(|option| is_word(arg, option));
@@ -327,7 +328,8 @@ fn keeps_expiry(args: &[&[u8]]) -> bool {
     args.windows(2).skip(2).any(is_it)
 }
 
-/// The options of ZADD: what is in front of the first score. A member may have the name of one.
+/// The options of ZADD: the arguments in front of the first score. A member may have the name of an
+/// option.
 fn zadd_options<'a>(args: &[&'a [u8]]) -> impl Iterator<Item = &'a [u8]> {
     const OPTIONS: [&str; 6] = ["NX", "XX", "GT", "LT", "CH", "INCR"];
     let is_option = |arg: &&[u8]| OPTIONS.iter().any(|option| is_word(arg, option));

@@ -1,46 +1,46 @@
-//! Commands that wait for an element, and the writes that they wait for.
+//! Commands that wait for an element, and the writes that end the waits.
 
 use super::{Entry, Keyspace};
 use crate::data::head::{Head, Kind};
 use crate::data::waiting::{WaitKey, WaitLine};
 use std::time::Duration;
 
-/// What a command waits for that has found nothing to take.
+/// The wait of a command that has found nothing to take.
 #[derive(Clone, Debug)]
 pub struct Wait {
-    /// Keys of this type that hold nothing.
+    /// The awaited keys of a type, with nothing to take.
     pub keys: Vec<WaitKey>,
-    /// The clients among which it waits.
+    /// The line of clients in which the command waits.
     pub line: WaitLine,
-    /// How long it waits; `None`: until there is something.
+    /// The longest wait; `None`: until there is something to take.
     pub timeout: Option<Duration>,
     /// The command with its arguments.
     pub request: Vec<Vec<u8>>,
-    /// Its reply is dropped.
+    /// The reply is dropped.
     pub is_silent: bool,
 }
 
-/// Most keys that a transaction names: beyond them all clients are called that wait.
+/// Most keys named by a transaction: beyond this number all waiting clients are called.
 const MOST_NAMED: usize = 4_096;
 
-/// What a transaction does for clients that wait.
+/// The effects of a transaction on waiting clients.
 #[derive(Clone, Debug, Default)]
 pub struct Fills {
-    /// Keys that have elements and had none, or whose streams have changed.
+    /// Keys that have elements and had none, or with changed streams.
     pub keys: Vec<WaitKey>,
-    /// There are such keys, and they were not noted.
+    /// Further keys were filled, but not noted.
     pub unnamed: bool,
-    /// Databases that have other keys now.
+    /// Databases with other keys now.
     pub databases: Vec<u32>,
 }
 
 impl Fills {
-    /// Whether there is anything to tell to clients that wait.
+    /// Whether waiting clients need no call.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty() && !self.unnamed && self.databases.is_empty()
     }
 
-    /// A database has other keys now. Each is named once.
+    /// Notes a database with other keys now. Each database is named once.
     pub(super) fn add_database(&mut self, number: u32) {
         if !self.databases.contains(&number) {
             self.databases.push(number);
@@ -49,8 +49,8 @@ impl Fills {
 }
 
 impl Entry<'_, '_> {
-    /// Notes a key that a client may wait for: it has elements, and held nothing of their type. Of
-    /// a stream clients wait for more entries, and for its end.
+    /// Notes a key for which a client may wait: the key has elements, and held nothing of this type
+    /// before. Clients of a stream wait for more entries, and for the stream's end.
     pub(super) fn note_filled(&self, now: Option<Head>) {
         let (before, now) = (self.head().map(Head::kind), now.map(Head::kind));
         let filled = now.filter(|kind| kind.is_waited_for() && before != Some(*kind));
@@ -67,12 +67,12 @@ impl Entry<'_, '_> {
 }
 
 impl Keyspace<'_> {
-    /// A key that a client waits for.
+    /// A key to wait for.
     pub fn wait_key(&self, kind: Kind, key: &[u8]) -> WaitKey {
         WaitKey { database: self.database, kind, key: key.to_vec() }
     }
 
-    /// The command waits: it has replied nothing.
+    /// Makes the command wait, without a reply so far.
     pub fn wait(&self, wait: Wait) {
         self.context.effects.borrow_mut().wait = Some(wait);
     }

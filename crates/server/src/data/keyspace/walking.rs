@@ -9,20 +9,20 @@ const KEY: Column<[u8]> = Column::at(1);
 /// The key without the generation, which is known, and the head.
 const KEY_AND_HEAD: Columns = Columns::of(&[0, 1, 2]);
 
-/// How many buckets and keys a step looks at that wants one key; the more, the fewer calls it takes
-/// to walk over a small database beside large ones. About a third of a millisecond.
+/// Buckets and keys visited by a step for one key; the more, the fewer calls a walk over a small
+/// database takes beside large ones. About a third of a millisecond.
 pub const LEAST_STEPS: usize = 8_192;
 
-/// What a step looks at beside for each key that is wanted, as in Redis.
+/// Further buckets and keys visited by a step for each wanted key, as in Redis.
 const STEPS_PER_KEY: usize = 10;
 
-/// A step that wants more keys than this one ends there: a loop runs it.
+/// The most keys of a step: a step for more keys ends there, since a loop runs it.
 pub const MOST_KEYS: usize = 10_000;
 
 impl<'t> Keyspace<'t> {
     /// Walks on from a cursor of [`hyades::Transaction::walk`] over keys that have not expired, and
-    /// shows them. Ends once it has found `count`, or has looked at some thousands. Returns the
-    /// next cursor, 0 at the end.
+    /// passes them to `visit`. Ends after `count` found keys, or some thousands of visited ones.
+    /// Returns the next cursor, 0 at the end.
     ///
     /// # Errors
     /// A conflict, or the transaction has copied too much.
@@ -44,8 +44,8 @@ impl<'t> Keyspace<'t> {
                 visit(key, head);
             }
         }
-        // Buckets and keys of other databases are cheap, but not free: a run of many steps that
-        // find nothing is more than a loop should do at once.
+        // Buckets and keys of other databases are cheap, but not free: a run of many steps without
+        // a result is too long for a loop.
         self.charge(step.steps / 4)?;
         Ok(step.next)
     }

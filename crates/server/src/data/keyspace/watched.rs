@@ -1,24 +1,23 @@
-//! What WATCH sees of a key: the last write of its row.
+//! What WATCH sees of a key: the last write of the row.
 //!
-//! A hash, set or sorted set in blocks, or a string in chunks, is changed without a write of its
-//! key's row. So WATCH *marks* the head of such a row, in a transaction of its own, and looks at
-//! the row's version in another one behind it. A change of a block or chunk finds the mark, since
-//! every command reads the head of its key and the engine validates that; it writes the row as
-//! well, and takes the mark away.
+//! A hash, set or sorted set in blocks, or a string in chunks, is changed without a write of the
+//! key's row. So WATCH *marks* the head of such a row, in a transaction of its own, and reads the
+//! row's version in a later transaction. A change of a block or chunk finds the mark, since every
+//! command reads the head of its key and the engine validates the read; the change then writes the
+//! row as well, and removes the mark.
 //!
-//! Invariant: as long as a row has the version that a WATCH has seen, it has its mark, so that the
-//! next change gives it another version. Only a write of the row takes a mark away, and every
-//! client that watches the key notices that write; one that comes later marks the row again. So
-//! one mark serves any number of clients. UNWATCH leaves it, and so does the end of the server:
-//! the next change writes one row in vain. A value that is moved to another key takes its mark
-//! along.
+//! Invariant: as long as a row has the version seen by a WATCH, the row has the mark, so that the
+//! next change gives the row another version. Only a write of the row removes a mark, and every
+//! client that watches the key notices the write; a later WATCH marks the row again. So one mark
+//! serves any number of clients. The mark stays after UNWATCH, and after the end of the server: the
+//! next change writes one row in vain. A value moved to another key takes its mark along.
 
 use super::{COPIES_OF_A_CHANGE, HEAD, Keyspace};
 use crate::data::field_times::{first_behind, has_come};
 use crate::data::head::Head;
 use hyades::Abort;
 
-/// A key that WATCH names, as it was then.
+/// A key named by WATCH, as seen then.
 #[derive(Clone, Debug)]
 pub struct WatchedKey {
     /// The number of the database.
@@ -27,7 +26,8 @@ pub struct WatchedKey {
     pub key: Vec<u8>,
     /// See [`Keyspace::write_of`].
     pub seen: Option<(u64, u64)>,
-    /// When a field of the hash expires next, if one does: the hash has another content then.
+    /// The next time of expiry of a field of the hash, if there is one: the content of the hash
+    /// changes then.
     pub changes_at: Option<i64>,
 }
 
@@ -37,9 +37,9 @@ fn needs_mark(head: Head) -> bool {
 }
 
 impl Keyspace<'_> {
-    /// The last write of a key that exists: its generation, and the version of its row. Two calls
-    /// return the same iff the key was not written in between, flushed, swapped away, or expired.
-    /// One that does not exist, or has expired, has no last write.
+    /// The last write of an existing key: the generation, and the version of the row. Two calls
+    /// return the same iff the key was not written in between, flushed, swapped away, or expired. A
+    /// key that does not exist, or has expired, has no last write.
     ///
     /// # Errors
     /// As [`Keyspace::find`].
@@ -52,8 +52,8 @@ impl Keyspace<'_> {
         Ok(version.map(|version| (generation, version)))
     }
 
-    /// Keeps what WATCH sees of a key, unless that has to be marked first: then it is marked, and
-    /// [`Effects::marked`](super::Effects::marked) says that WATCH is to be run again.
+    /// Stores the key as WATCH sees it. If the key needs a mark first, the mark is set instead, and
+    /// [`Effects::marked`](super::Effects::marked) tells that WATCH is to be run again.
     ///
     /// # Errors
     /// As [`Keyspace::find`].
@@ -70,11 +70,11 @@ impl Keyspace<'_> {
         Ok(())
     }
 
-    /// When a field of a hash expires next.
+    /// The next time of expiry of a field of a hash.
     fn next_lapse(&self, key: &[u8]) -> Result<Option<i64>, Abort> {
         let entry = self.find_head(key)?;
         match entry.row() {
-            // Its body was read as well.
+            // The body was read as well.
             Some((head, body)) if head.form().is_timed() => {
                 first_behind(head, body, entry.blocks(), self.context.expired_until_ms())
             }
@@ -82,7 +82,7 @@ impl Keyspace<'_> {
         }
     }
 
-    /// Has the client watch nothing any more.
+    /// Ends all watches of the client.
     pub fn unwatch(&self) {
         self.context.effects.borrow_mut().unwatched = true;
     }
@@ -108,7 +108,7 @@ impl Keyspace<'_> {
         let place = (self.generation.get(), key);
         match self.tx.update(self.context.tables.keys, place, &[HEAD.set(head.word())])? {
             true => Ok(()),
-            // It was there when the entry was read.
+            // The row existed when the entry was read.
             false => Err(Abort::Conflict),
         }
     }

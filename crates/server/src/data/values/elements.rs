@@ -1,5 +1,5 @@
-//! Collections of any type as their elements: packed in the row of their key while they are few and
-//! short, else in blocks.
+//! Collections of any type as their elements: packed in the row of the key while few and short,
+//! else in blocks.
 
 use crate::config::PackedLimits;
 use crate::data::blocks::BlockTable;
@@ -10,24 +10,23 @@ use crate::data::packed;
 use hyades::Abort;
 use std::marker::PhantomData;
 
-/// Most bytes of a collection that Redis packs.
+/// Most bytes of a collection packed by Redis.
 pub(super) const MOST_PACKED_BY_REDIS: usize = 2 * 512 * 66;
 
-/// A type of collections. Its elements are shown as strings, one or more for each, in the order in
-/// which they are packed.
+/// A type of collections. The elements are passed as strings, one or more for each, in packed
+/// order.
 pub trait CollectionType {
     /// The type.
     const KIND: Kind;
-    /// Strings of an element.
+    /// The number of strings of an element.
     const STRINGS: usize;
-    /// What OBJECT ENCODING replies for a large one.
+    /// The reply of OBJECT ENCODING for a large collection.
     const LARGE_ENCODING: &'static str;
 
-    /// Most elements that are packed.
+    /// Most packed elements.
     fn most_packed(limits: PackedLimits) -> usize;
 
-    /// Writes elements into blocks of a number that no other collection has. Returns the body of
-    /// the key's row.
+    /// Writes elements into the blocks of a new number. Returns the body of the key's row.
     fn write(
         blocks: BlockTable<'_>,
         number: u64,
@@ -35,21 +34,21 @@ pub trait CollectionType {
         strings: &[&[u8]],
     ) -> Result<Vec<u8>, Stop>;
 
-    /// All elements of a collection that lies in blocks.
+    /// All elements of a collection in blocks.
     fn read<'t>(blocks: BlockTable<'t>, body: &'t [u8]) -> Result<Vec<&'t [u8]>, Stop>;
 
-    /// Bytes of its blocks, and of what they take beside.
+    /// Bytes of the blocks, including their overhead.
     fn bytes(blocks: BlockTable<'_>, body: &[u8]) -> Result<usize, Stop>;
 
-    /// The secret of the places of its members, if it has such.
+    /// The secret of the members' places, if there is one.
     fn secret(body: &[u8]) -> Result<Option<u64>, Abort>;
 
-    /// What OBJECT ENCODING replies, by the thresholds that Redis 7.2 has by default; `None` for a
-    /// large one.
+    /// The reply of OBJECT ENCODING, by the default thresholds of Redis 7.2; `None` for a large
+    /// collection.
     fn small_encoding(strings: &[&[u8]]) -> Option<&'static str>;
 }
 
-/// A key that holds a collection of a type, or nothing.
+/// A key with a collection of a type, or without a value.
 pub struct Elements<'t, 's, T> {
     entry: Entry<'t, 's>,
     body: &'t [u8],
@@ -57,16 +56,16 @@ pub struct Elements<'t, 's, T> {
 }
 
 impl<'t, 's, T: CollectionType> Elements<'t, 's, T> {
-    /// Of an entry that was read with its body.
+    /// The elements of an entry that was read with the body.
     ///
     /// # Errors
-    /// It holds another type.
+    /// The entry holds another type.
     pub fn of(entry: Entry<'t, 's>) -> Result<Elements<'t, 's, T>, Stop> {
         let body = entry.body_of(T::KIND)?.unwrap_or_default();
         Ok(Elements { entry, body, collection_type: PhantomData })
     }
 
-    /// What was found under the key.
+    /// The entry of the key.
     pub fn entry(&self) -> &Entry<'t, 's> {
         &self.entry
     }
@@ -76,7 +75,7 @@ impl<'t, 's, T: CollectionType> Elements<'t, 's, T> {
         self.body
     }
 
-    /// All elements; none if the key does not exist.
+    /// All elements; empty if the key does not exist.
     pub fn all(&self) -> Result<Vec<&'t [u8]>, Stop> {
         match self.entry.lies_in_blocks() {
             true => T::read(self.entry.blocks(), self.body),
@@ -84,7 +83,7 @@ impl<'t, 's, T: CollectionType> Elements<'t, 's, T> {
         }
     }
 
-    /// Bytes of the blocks, and of what they take beside; 0 if there are none.
+    /// Bytes of the blocks, including their overhead; 0 without blocks.
     pub fn bytes_in_blocks(&self) -> Result<usize, Stop> {
         match self.entry.lies_in_blocks() {
             true => T::bytes(self.entry.blocks(), self.body),
@@ -92,16 +91,16 @@ impl<'t, 's, T: CollectionType> Elements<'t, 's, T> {
         }
     }
 
-    /// What OBJECT ENCODING replies.
+    /// The reply of OBJECT ENCODING.
     pub fn encoding(&self) -> Result<&'static str, Stop> {
-        // One in blocks may be so small that Redis would pack it.
+        // A collection in blocks may be small enough for Redis to pack it.
         if self.bytes_in_blocks()? > 2 * MOST_PACKED_BY_REDIS {
             return Ok(T::LARGE_ENCODING);
         }
         Ok(T::small_encoding(&self.all()?).unwrap_or(T::LARGE_ENCODING))
     }
 
-    /// Stores a copy under this head, in the place of whatever is there.
+    /// Stores a copy under this head, in the place of any earlier value.
     pub fn copy_to(&self, target: &Entry<'_, '_>, head: Head) -> Result<(), Stop> {
         match self.entry.lies_in_blocks() {
             true => target.put(head, &write::<T>(target.space(), new_secret(), &self.all()?)?),
@@ -109,14 +108,14 @@ impl<'t, 's, T: CollectionType> Elements<'t, 's, T> {
         }
     }
 
-    /// Stores the elements of a collection that has changed. An empty one does not exist.
+    /// Stores the elements of a changed collection. An empty collection does not exist.
     pub fn store<'a>(&self, all: impl IntoIterator<Item = &'a [u8]>) -> Result<(), Stop> {
         let all: Vec<&[u8]> = all.into_iter().collect();
         if all.is_empty() {
             return Ok(self.entry.remove().map(drop)?);
         }
         let Some(head) = self.entry.head() else { return put::<T>(&self.entry, &all, None) };
-        // What lies in blocks stays there, as Redis has it.
+        // A collection in blocks stays there, as in Redis.
         let stays = self.entry.lies_in_blocks();
         let secret = if stays { T::secret(self.body)? } else { None };
         let (form, body) = encoded::<T>(self.entry.space(), &all, stays, secret)?;
@@ -125,8 +124,8 @@ impl<'t, 's, T: CollectionType> Elements<'t, 's, T> {
     }
 }
 
-/// Stores a collection in the place of whatever is there. It has an element, and does not expire
-/// at once.
+/// Stores a collection in the place of any earlier value. The collection has an element, and does
+/// not expire at once.
 pub fn put<T: CollectionType>(
     entry: &Entry<'_, '_>,
     all: &[&[u8]],
@@ -136,7 +135,7 @@ pub fn put<T: CollectionType>(
     entry.put(Head::new(T::KIND, form).with_expiry(expires), &body)
 }
 
-/// Stores a collection in the place of whatever is there. An empty one does not exist.
+/// Stores a collection in the place of any earlier value. An empty collection does not exist.
 pub fn replace<'a, T: CollectionType>(
     space: &Keyspace<'_>,
     key: &[u8],
@@ -146,7 +145,7 @@ pub fn replace<'a, T: CollectionType>(
     if all.is_empty() {
         return Ok(entry.remove().map(drop)?);
     }
-    // Members keep their places, so that a scan goes on as if the others had been removed.
+    // Members keep their places, so that a scan goes on as if the former members had been removed.
     let stays = entry.lies_in_blocks() && entry.head().is_some_and(|head| head.kind() == T::KIND);
     let secret = match stays {
         true => space.find(key)?.row().map_or(Ok(None), |(_, body)| T::secret(body))?,
@@ -156,8 +155,8 @@ pub fn replace<'a, T: CollectionType>(
     entry.put(Head::new(T::KIND, form), &body)
 }
 
-/// Form and body of a collection: whether it lies in blocks in any case, and the secret of the one
-/// whose place it takes.
+/// Form and body of a collection. `stays`: it lies in blocks in any case; `secret`: the secret of
+/// the collection it replaces.
 fn encoded<T: CollectionType>(
     space: &Keyspace<'_>,
     all: &[&[u8]],
@@ -172,7 +171,7 @@ fn encoded<T: CollectionType>(
     })
 }
 
-/// Writes elements into blocks that no other collection has. Returns the body of the key's row.
+/// Writes elements into new blocks. Returns the body of the key's row.
 fn write<T: CollectionType>(
     space: &Keyspace<'_>,
     secret: u64,
@@ -186,7 +185,7 @@ pub(super) fn new_secret() -> u64 {
     fastrand::u64(..)
 }
 
-/// Whether strings are few and short enough for what Redis packs.
+/// Whether strings are few and short enough for the packed forms of Redis.
 pub(super) fn are_small(strings: &[&[u8]], most: usize, longest: usize) -> bool {
     strings.len() <= most && strings.iter().all(|string| string.len() <= longest)
 }

@@ -13,19 +13,19 @@ use crate::data::member_values::{EditedMember, Member, MemberValues};
 use crate::data::packed::TimedValue;
 use hyades::Abort;
 
-/// The type of hashes: an element is a field and its value.
+/// The type of hashes: an element is a field and a value.
 pub struct HashType;
 
 /// A hash.
 pub enum StoredHash<'t, 's> {
-    /// One whose fields stay.
+    /// A hash whose fields do not expire.
     Plain(Members<'t, 's, HashType>),
-    /// One some of whose fields may expire.
+    /// A hash with fields that may expire.
     Timed(TimedHash<'t, 's>),
 }
 
 impl<'t, 's> StoredHash<'t, 's> {
-    /// Of a key that holds a hash, or nothing.
+    /// The hash of an entry, which holds a hash or no value.
     pub fn of(entry: Entry<'t, 's>) -> Result<StoredHash<'t, 's>, Stop> {
         match entry.head().is_some_and(|head| head.form().is_timed()) {
             true => Ok(StoredHash::Timed(TimedHash::of(entry)?)),
@@ -41,7 +41,7 @@ impl<'t, 's> StoredHash<'t, 's> {
         }
     }
 
-    /// The value of a field, if it is there.
+    /// The value of a field, if the field is present.
     pub fn get(&self, name: &[u8]) -> Result<Option<&'t [u8]>, Stop> {
         match self {
             StoredHash::Plain(hash) => hash.get(name),
@@ -60,7 +60,7 @@ impl<'t, 's> StoredHash<'t, 's> {
         }
     }
 
-    /// The values of fields, and when these expire.
+    /// The values of fields, and the fields' times of expiry.
     pub fn get_timed(&self, names: &[&[u8]]) -> Result<Vec<Option<TimedValue<'t>>>, Stop> {
         match self {
             StoredHash::Plain(hash) => {
@@ -79,7 +79,7 @@ impl<'t, 's> StoredHash<'t, 's> {
         }
     }
 
-    /// The fields of these ranks in an order of their own, each below `total`, the number of
+    /// The fields with these ranks in an order of their own, each below `total`, the number of
     /// fields.
     pub fn of_ranks(&self, ranks: &[usize], total: usize) -> Result<Vec<Member<'t>>, Stop> {
         match self {
@@ -88,7 +88,7 @@ impl<'t, 's> StoredHash<'t, 's> {
         }
     }
 
-    /// The fields that a call of HSCAN returns, and the next cursor, as [`members::scan`].
+    /// The fields returned by a call of HSCAN, and the next cursor, as [`members::scan`].
     pub fn scan(&self, cursor: u64, count: usize) -> Result<(Vec<Member<'t>>, u64), Stop> {
         match self {
             StoredHash::Plain(hash) => members::scan(hash.elements(), cursor, count),
@@ -99,8 +99,8 @@ impl<'t, 's> StoredHash<'t, 's> {
         }
     }
 
-    /// Changes fields and stores what results: one that is set does not expire, unless `keeps` has
-    /// it keep its time.
+    /// Changes fields and stores the result. A field that is set does not expire, unless `keeps`
+    /// preserves its time.
     pub fn edit<'a>(
         &self,
         names: &[&'a [u8]],
@@ -123,7 +123,7 @@ impl<'t, 's> StoredHash<'t, 's> {
         }
     }
 
-    /// Changes fields with their times, and stores what results.
+    /// Changes fields with their times, and stores the result.
     pub fn edit_timed<'a>(
         &self,
         names: &[&'a [u8]],
@@ -139,12 +139,12 @@ impl<'t, 's> StoredHash<'t, 's> {
     }
 }
 
-/// Whether a field that is set keeps its time.
+/// Whether a field that is set keeps the time of expiry.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum KeepsTime {
-    /// It does not expire any more.
+    /// The field does not expire any more.
     No,
-    /// It expires when it did.
+    /// The field keeps its time of expiry.
     Yes,
 }
 

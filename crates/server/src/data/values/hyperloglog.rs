@@ -1,11 +1,11 @@
-//! HyperLogLog: how many different elements there were, about, in a string of at most 12 KiB. The
-//! bytes are those of Redis, so that strings, dumps and replicas of both mean the same.
+//! HyperLogLog: an estimate of the number of different elements, in a string of at most 12 KiB. The
+//! bytes are those of Redis, so that strings, dumps and replicas of both servers mean the same.
 //!
-//! A head of 16 bytes (`HYLL`, the encoding, three zeros, the estimate that was made last) stands
-//! in front of 16,384 registers. A register has the greatest rank of the elements that fall to it:
-//! the place of the first bit that is set in what is left of their hash. *Dense* registers have six
-//! bits each. *Sparse* ones are runs: `00llllll` stands for `l + 1` registers of 0,
-//! `01llllll llllllll` for more of them, `1vvvvvll` for `l + 1` registers of `v + 1`.
+//! A head of 16 bytes (`HYLL`, the encoding, three zeros, the last estimate) stands in front of
+//! 16,384 registers. A register has the greatest rank of the elements that fall to it: the place of
+//! the first set bit in the rest of an element's hash. *Dense* registers have six bits each.
+//! *Sparse* registers are runs: `00llllll` stands for `l + 1` registers of 0, `01llllll llllllll`
+//! for more registers of 0, `1vvvvvll` for `l + 1` registers of `v + 1`.
 
 mod estimate;
 mod runs;
@@ -27,14 +27,14 @@ const MAGIC: &[u8; 4] = b"HYLL";
 /// Bytes of the head.
 const HEAD_BYTES: usize = 16;
 
-/// Where the estimate is. Its highest bit says that it is none any more.
+/// The place of the estimate. The highest bit is set if the estimate is no longer valid.
 const ESTIMATE: std::ops::Range<usize> = 8..16;
 const NO_ESTIMATE: u8 = 1 << 7;
 
-/// Bytes of one that is dense.
+/// Bytes of a dense sketch.
 const DENSE_BYTES: usize = HEAD_BYTES + REGISTERS * REGISTER_BITS / 8;
 
-/// The places of the encoding, and what stands there.
+/// The place of the encoding, and the possible values.
 const ENCODING: usize = 4;
 const DENSE: u8 = 0;
 const SPARSE: u8 = 1;
@@ -43,7 +43,7 @@ const SPARSE: u8 = 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Corrupt;
 
-/// All registers, a byte for each.
+/// All registers, a byte each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Registers(pub Vec<u8>);
 
@@ -62,12 +62,12 @@ impl Registers {
     }
 }
 
-/// A HyperLogLog as its string.
+/// A HyperLogLog as a string.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sketch(Vec<u8>);
 
 impl Sketch {
-    /// Of no elements.
+    /// The sketch of no elements.
     pub fn empty() -> Sketch {
         let mut bytes = vec![0; HEAD_BYTES];
         bytes[..4].copy_from_slice(MAGIC);
@@ -76,7 +76,7 @@ impl Sketch {
         Sketch(bytes)
     }
 
-    /// Of a string that is one by its head and its length.
+    /// The sketch in a string, if head and length are those of a sketch.
     pub fn of(bytes: Vec<u8>) -> Option<Sketch> {
         let has_head = bytes.len() >= HEAD_BYTES && bytes.starts_with(MAGIC);
         let is_one = has_head
@@ -92,7 +92,7 @@ impl Sketch {
         &self.0
     }
 
-    /// Whether its registers are runs.
+    /// Whether the registers are runs.
     pub fn is_sparse(&self) -> bool {
         self.0[ENCODING] == SPARSE
     }
@@ -101,24 +101,24 @@ impl Sketch {
         Runs::new(&self.0[HEAD_BYTES..])
     }
 
-    /// Its runs, if it is sparse, as text: `Z:` and `z:` with the number of registers of 0, `v:`
-    /// with the rank of others and their number.
+    /// The runs, if the sketch is sparse, as text: `Z:` and `z:` with the number of registers of 0,
+    /// `v:` with the rank and the number of other registers.
     pub fn shown_runs(&self) -> String {
         self.runs().map(Run::shown).collect::<Vec<_>>().join(" ")
     }
 
-    /// The estimate that was made last, if nothing was added since.
+    /// The last estimate, if nothing was added since.
     pub fn last_estimate(&self) -> Option<u64> {
         let bytes: [u8; 8] = self.0[ESTIMATE].try_into().expect("it has eight");
         (bytes[7] & NO_ESTIMATE == 0).then(|| u64::from_le_bytes(bytes))
     }
 
-    /// Keeps an estimate.
+    /// Stores an estimate.
     pub fn keep_estimate(&mut self, count: u64) {
         self.0[ESTIMATE].copy_from_slice(&count.to_le_bytes());
     }
 
-    /// The estimate is none any more.
+    /// Marks the estimate as no longer valid.
     pub fn drop_estimate(&mut self) {
         self.0[ESTIMATE.end - 1] |= NO_ESTIMATE;
     }
@@ -141,7 +141,7 @@ impl Sketch {
         Ok(estimate(&histogram))
     }
 
-    /// Raises registers to those that it has.
+    /// Raises each register to the sketch's register, if the latter is higher.
     pub fn raise(&self, registers: &mut Registers) -> Result<(), Corrupt> {
         if !self.is_sparse() {
             for (at, register) in registers.0.iter_mut().enumerate() {
@@ -165,17 +165,17 @@ impl Sketch {
         Ok(registers)
     }
 
-    /// Adds an element; whether that has changed a register. A sparse one that would become longer
-    /// than `most_sparse` bytes becomes dense.
+    /// Adds an element. Returns whether a register has changed. A sparse sketch becomes dense
+    /// rather than longer than `most_sparse` bytes.
     pub fn add(&mut self, element: &[u8], most_sparse: usize) -> Result<bool, Corrupt> {
         let hash = hash(element);
         let at = hash as usize & (REGISTERS - 1);
-        // A bit behind the last one bounds the rank.
+        // A bit behind the last bit of the hash bounds the rank.
         let rest = hash >> INDEX_BITS | 1 << (64 - INDEX_BITS);
         self.raise_one(at, rest.trailing_zeros() as u8 + 1, most_sparse)
     }
 
-    /// Raises a register to a rank; whether it was lower.
+    /// Raises a register to a rank. Returns whether the register was lower.
     pub fn raise_one(&mut self, at: usize, rank: u8, most_sparse: usize) -> Result<bool, Corrupt> {
         match self.is_sparse() {
             true => self.raise_sparse(at, rank, most_sparse),
@@ -212,7 +212,7 @@ impl Sketch {
         Ok(true)
     }
 
-    /// Makes it dense.
+    /// Makes the sketch dense.
     pub fn make_dense(&mut self) -> Result<(), Corrupt> {
         if self.is_sparse() {
             let registers = self.registers()?;
@@ -226,7 +226,7 @@ impl Sketch {
         Ok(())
     }
 
-    /// A dense register, and where it begins: a byte, and a bit of that.
+    /// The rank in a dense register.
     fn dense(&self, at: usize) -> u8 {
         let (byte, bit) = dense_place(at);
         let word = u16::from(self.0[byte]) | u16::from(*self.0.get(byte + 1).unwrap_or(&0)) << 8;
@@ -250,14 +250,14 @@ impl Sketch {
 /// The greatest number in a dense register.
 const MOST_DENSE_RANK: u8 = (1 << REGISTER_BITS) - 1;
 
-/// Where a dense register begins: the byte, and the bit of that.
+/// The place of a dense register: the byte, and the first bit in the byte.
 fn dense_place(at: usize) -> (usize, usize) {
     let bits = at * REGISTER_BITS;
     (HEAD_BYTES + bits / 8, bits % 8)
 }
 
-/// Whether registers keep what they are given, and whether estimates are as good as they should be:
-/// what is wrong, if something is.
+/// Checks that registers keep their values, and that estimates are good enough. Returns a
+/// description of the first failure.
 pub fn self_test() -> Result<(), String> {
     const ELEMENTS: u64 = 50_000;
     const MOST_SPARSE: usize = 3_000;

@@ -42,7 +42,7 @@ impl CollectionType for ListType {
         Ok(None)
     }
 
-    /// The bytes of a list are counted about.
+    /// The bytes of a list are estimated.
     fn small_encoding(strings: &[&[u8]]) -> Option<&'static str> {
         let bytes = strings.iter().map(|string| string.len() + 3).sum::<usize>();
         (bytes <= 8 << 10).then_some("listpack")
@@ -54,7 +54,7 @@ enum ListForm<'t, 'a> {
     Long(Box<LongList<'t, 'a>>),
 }
 
-/// A list was changed: [`StoredList::store`] takes this.
+/// A change of a list, to be passed to [`StoredList::store`].
 #[must_use = "a list that was changed is to be stored"]
 pub struct ListChange(());
 
@@ -65,14 +65,14 @@ impl ListChange {
     }
 }
 
-/// A list that is read, and perhaps changed and stored.
+/// A list, read and perhaps changed and stored.
 pub struct StoredList<'t, 's, 'a> {
     elements: Elements<'t, 's, ListType>,
     form: ListForm<'t, 'a>,
 }
 
 impl<'t: 'a, 's, 'a> StoredList<'t, 's, 'a> {
-    /// Of a key that holds a list, or none.
+    /// The list of a key; an empty list if the key does not exist.
     pub fn of(entry: Entry<'t, 's>) -> Result<StoredList<'t, 's, 'a>, Stop> {
         let elements = Elements::of(entry)?;
         let form = match entry.lies_in_blocks() {
@@ -119,7 +119,7 @@ impl<'t: 'a, 's, 'a> StoredList<'t, 's, 'a> {
         Ok((popped, ListChange(())))
     }
 
-    /// Removes all elements but those at these places, which there are.
+    /// Removes all elements except those at these existing places.
     pub fn keep(&mut self, kept: Range<usize>) -> Result<ListChange, Stop> {
         match &mut self.form {
             ListForm::Packed(all) => {
@@ -142,7 +142,7 @@ impl<'t: 'a, 's, 'a> StoredList<'t, 's, 'a> {
         }
     }
 
-    /// Replaces the element at a place that there is.
+    /// Replaces the element at an existing place.
     pub fn set(&mut self, place: usize, element: &'a [u8]) -> Result<ListChange, Stop> {
         match &mut self.form {
             ListForm::Packed(all) => all[place] = element,
@@ -151,7 +151,7 @@ impl<'t: 'a, 's, 'a> StoredList<'t, 's, 'a> {
         Ok(ListChange(()))
     }
 
-    /// Inserts an element at a place that there is, or behind the last one.
+    /// Inserts an element at an existing place, or behind the last element.
     pub fn insert(&mut self, place: usize, element: &'a [u8]) -> Result<ListChange, Stop> {
         match &mut self.form {
             ListForm::Packed(all) => all.insert(place, element),
@@ -160,7 +160,8 @@ impl<'t: 'a, 's, 'a> StoredList<'t, 's, 'a> {
         Ok(ListChange(()))
     }
 
-    /// Removes the elements that `is_removed` names, asked from an end on; returns how many.
+    /// Removes the elements named by `is_removed`, from an end on. Returns the number of removed
+    /// elements.
     pub fn remove(
         &mut self,
         from: End,
@@ -183,7 +184,7 @@ impl<'t: 'a, 's, 'a> StoredList<'t, 's, 'a> {
         Ok((removed, ListChange(())))
     }
 
-    /// Stores the list after a change. An empty one does not exist.
+    /// Stores the list after a change. An empty list does not exist.
     pub fn store(&self, _: ListChange) -> Result<(), Stop> {
         let entry = self.elements.entry();
         match (&self.form, entry.head()) {

@@ -1,4 +1,4 @@
-//! What hashes, sets and sorted sets share: members that are found by their names.
+//! The common parts of hashes, sets and sorted sets: members found by name.
 
 use super::elements::{CollectionType, Elements};
 use crate::data::collections::Collection;
@@ -9,24 +9,24 @@ use crate::data::member_values::{EditedMember, Member, MemberValues};
 use hyades::Abort;
 use std::collections::HashMap;
 
-/// With more names than these to look up, packed members are looked up in a map.
+/// Beyond this number of names to look up, packed members are looked up in a map.
 pub const FEW: usize = 16;
 
 /// A type of collections whose members have names.
 pub trait MemberType: CollectionType {
-    /// What is beside the names.
+    /// The values beside the names.
     const VALUES: MemberValues;
 
-    /// The members that are packed as these strings.
+    /// The members packed as these strings.
     ///
     /// # Errors
-    /// They are none: a torn view.
+    /// The strings are no members: a torn view.
     fn members(strings: Vec<&[u8]>) -> Result<Vec<Member<'_>>, Abort>;
 }
 
-/// One whose members have no other order.
+/// A type whose members have no other order.
 pub trait NamedMembers: MemberType {
-    /// The strings as which members are packed.
+    /// The strings of packed members.
     fn strings<'a>(all: &'a [EditedMember<'_>]) -> Vec<&'a [u8]>;
 }
 
@@ -35,9 +35,9 @@ fn run<'t, T: MemberType>(elements: &Elements<'t, '_, T>) -> Result<MemberRun<'t
     Ok(Collection::from_body(elements.body())?.members(elements.entry().blocks(), T::VALUES))
 }
 
-/// The members, with their values, that a call of HSCAN, SSCAN or ZSCAN returns, and the next
-/// cursor. What is packed is returned at once. What lies in blocks is returned in the order of the
-/// places of its members: one that is there throughout is returned exactly once.
+/// The members, with values, returned by a call of HSCAN, SSCAN or ZSCAN, and the next cursor.
+/// Packed members are returned at once. Members in blocks are returned in the order of their
+/// places: a member present throughout is returned exactly once.
 pub fn scan<'t, T: MemberType>(
     elements: &Elements<'t, '_, T>,
     cursor: u64,
@@ -58,14 +58,14 @@ enum MembersForm<'t> {
     Blocks(MemberRun<'t>),
 }
 
-/// A collection of members that are found by their names.
+/// A collection of members found by name.
 pub struct Members<'t, 's, T> {
     elements: Elements<'t, 's, T>,
     form: MembersForm<'t>,
 }
 
 impl<'t, 's, T: NamedMembers> Members<'t, 's, T> {
-    /// Of a key that holds this type, or none.
+    /// The members of a key with this type, or without a value.
     pub fn of(entry: Entry<'t, 's>) -> Result<Members<'t, 's, T>, Stop> {
         let elements = Elements::<T>::of(entry)?;
         let form = match entry.lies_in_blocks() {
@@ -75,7 +75,7 @@ impl<'t, 's, T: NamedMembers> Members<'t, 's, T> {
         Ok(Members { elements, form })
     }
 
-    /// What was found under the key.
+    /// The elements of the key.
     pub fn elements(&self) -> &Elements<'t, 's, T> {
         &self.elements
     }
@@ -93,7 +93,7 @@ impl<'t, 's, T: NamedMembers> Members<'t, 's, T> {
         })
     }
 
-    /// The value of a member, if it is there.
+    /// The value of a member, if present.
     pub fn get(&self, name: &[u8]) -> Result<Option<&'t [u8]>, Stop> {
         Ok(match &self.form {
             MembersForm::Packed(all) => {
@@ -123,7 +123,7 @@ impl<'t, 's, T: NamedMembers> Members<'t, 's, T> {
         }
     }
 
-    /// The members of these ranks in an order of their own, each below `total`, the number of
+    /// The members with these ranks in an order of their own, each below `total`, the number of
     /// members.
     pub fn of_ranks(&self, ranks: &[usize], total: usize) -> Result<Vec<Member<'t>>, Stop> {
         Ok(match &self.form {
@@ -132,8 +132,8 @@ impl<'t, 's, T: NamedMembers> Members<'t, 's, T> {
         })
     }
 
-    /// Changes members and stores what results: `change` is told the number of a name and the value
-    /// that it has, if it is there, and says what becomes of it.
+    /// Changes members and stores the result: `change` gets the number of a name and the member's
+    /// value, if present, and returns the change.
     pub fn edit<'a>(&self, names: &[&'a [u8]], change: MemberChange<'_, 'a>) -> Result<(), Stop>
     where
         't: 'a,

@@ -1,8 +1,9 @@
-//! The values of keys, a file for each type. A command reads an entry as the type that it works on.
-//! One that works on any type matches on [`Value`], and no match on types has a wildcard: with a
-//! new type nothing compiles before each such place has been thought of.
+//! The values of keys, a file for each type. A command reads an entry as the type it works on. A
+//! command on any type matches on [`Value`], and no match on types has a wildcard: a new type does
+//! not compile before each such place handles it.
 //!
-//! What changes a value stores it as well, or returns what has to be given to its `store`.
+//! A function that changes a value stores the value as well, or returns an argument for its
+//! `store`.
 
 pub mod elements;
 pub mod hash;
@@ -27,7 +28,7 @@ use sorted_set::SortedSetType;
 use stream::StoredStream;
 use timed_hash::TimedHash;
 
-/// A value, as it is stored.
+/// A value as stored.
 pub enum Value<'t, 's> {
     /// Bytes.
     String(StoredString<'t>),
@@ -35,9 +36,9 @@ pub enum Value<'t, 's> {
     List(Elements<'t, 's, ListType>),
     /// A set of strings.
     Set(Elements<'t, 's, SetType>),
-    /// Fields with their values.
+    /// Fields with values.
     Hash(Elements<'t, 's, HashType>),
-    /// Fields with their values, some of which expire.
+    /// Fields with values, of which some expire.
     TimedHash(TimedHash<'t, 's>),
     /// Members by score.
     SortedSet(Elements<'t, 's, SortedSetType>),
@@ -46,7 +47,7 @@ pub enum Value<'t, 's> {
 }
 
 impl<'t, 's> Entry<'t, 's> {
-    /// Head and value, if the key exists. The entry was read with its body.
+    /// Head and value, if the key exists. The entry was read with the body.
     pub fn value(&self) -> Result<Option<(Head, Value<'t, 's>)>, Stop> {
         let Some((head, body)) = self.row() else { return Ok(None) };
         let value = match head.kind() {
@@ -63,7 +64,7 @@ impl<'t, 's> Entry<'t, 's> {
 }
 
 impl Value<'_, '_> {
-    /// Bytes of the value's blocks or chunks, and of what they take beside; 0 if it has none.
+    /// Bytes of the value's blocks or chunks, including their overhead; 0 if the value has none.
     pub fn bytes_beside_row(&self) -> Result<usize, Stop> {
         match self {
             Value::String(StoredString::InRow(_)) => Ok(0),
@@ -77,7 +78,7 @@ impl Value<'_, '_> {
         }
     }
 
-    /// Stores a copy under this head, in the place of whatever is there.
+    /// Stores a copy under this head, in the place of any earlier value.
     pub fn copy_to(&self, target: &Entry<'_, '_>, head: Head) -> Result<(), Stop> {
         match self {
             Value::String(StoredString::InRow(text)) => target.put(head, text),
@@ -91,7 +92,7 @@ impl Value<'_, '_> {
         }
     }
 
-    /// What OBJECT ENCODING replies for a value with this head.
+    /// The reply of OBJECT ENCODING for a value with this head.
     pub fn encoding(&self, head: Head) -> Result<&'static str, Stop> {
         match self {
             Value::String(text) => Ok(string::encoding(text, head.form())),

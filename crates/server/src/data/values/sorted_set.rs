@@ -1,5 +1,5 @@
-//! Sorted sets: members with their scores, packed or in blocks. An element is a score, in eight
-//! bytes that sort as it does, and a member, so that elements lie in the order of their bytes.
+//! Sorted sets: members with scores, packed or in blocks. An element is a score, in eight bytes of
+//! the same sort order, and a member, so that elements lie in the order of their bytes.
 
 use super::elements::{self, CollectionType, Elements, are_small};
 use super::members::MemberType;
@@ -62,7 +62,7 @@ impl CollectionType for SortedSetType {
 }
 
 impl MemberType for SortedSetType {
-    /// The bytes of its score.
+    /// The bytes of the score.
     const VALUES: MemberValues = MemberValues::Strings;
 
     fn members(strings: Vec<&[u8]>) -> Result<Vec<Member<'_>>, Abort> {
@@ -73,10 +73,10 @@ impl MemberType for SortedSetType {
     }
 }
 
-/// Members with their scores, in the order of scores, then of members.
+/// Members with scores, in the order of scores, then of members.
 pub type Scored<'a> = Vec<(f64, &'a [u8])>;
 
-/// Bytes that sort as the score does. No score is NaN, and -0 is 0.
+/// Bytes in the sort order of scores. No score is NaN, and -0 is 0.
 pub fn score_bytes(score: f64) -> [u8; 8] {
     let bits = (score + 0.0).to_bits();
     let sign = 1 << 63;
@@ -106,13 +106,13 @@ pub fn decode<'a>(all: &[&'a [u8]]) -> Result<Scored<'a>, Abort> {
 }
 
 impl<'t> Elements<'t, '_, SortedSetType> {
-    /// All members with their scores; none if the key does not exist.
+    /// All members with scores; none if the key does not exist.
     pub fn scored(&self) -> Result<Scored<'t>, Stop> {
         Ok(decode(&self.all()?)?)
     }
 }
 
-/// A member as it is packed.
+/// A member as packed.
 pub fn element(score: f64, member: &[u8]) -> Vec<u8> {
     [&score_bytes(score)[..], member].concat()
 }
@@ -121,33 +121,33 @@ fn encode(all: &[(f64, &[u8])]) -> Vec<Vec<u8>> {
     all.iter().map(|(score, member)| element(*score, member)).collect()
 }
 
-/// Stores a sorted set in the place of whatever is there.
+/// Stores a sorted set in the place of any earlier value.
 pub fn replace(space: &Keyspace<'_>, key: &[u8], all: &[(f64, &[u8])]) -> Result<(), Stop> {
     let all = encode(all);
     elements::replace::<SortedSetType>(space, key, all.iter().map(Vec::as_slice))
 }
 
-/// Brings members into their order.
+/// Sorts members by score, then by name.
 pub fn sort(all: &mut Scored<'_>) {
     all.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(b.1)));
 }
 
-/// What becomes of a member.
+/// The change of a member.
 pub enum ScoreEdit {
-    /// Nothing.
+    /// No change.
     Keep,
-    /// It is there, with this score.
+    /// The member is present, with this score.
     Set(f64),
-    /// It is not there.
+    /// The member is absent.
     Remove,
 }
 
 /// A part of a sorted set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Interval {
-    /// From one rank to below another.
+    /// From a rank to below another rank.
     Ranks(usize, usize),
-    /// The elements at or above these bytes, and below those.
+    /// The elements at or above the first bytes, and below the second.
     Between(Vec<u8>, Option<Vec<u8>>),
 }
 
@@ -164,7 +164,7 @@ pub struct StoredSortedSet<'t, 's> {
 }
 
 impl<'t, 's> StoredSortedSet<'t, 's> {
-    /// Of a key that holds a sorted set, or none.
+    /// The sorted set of a key; an empty set if the key does not exist.
     pub fn of(entry: Entry<'t, 's>) -> Result<StoredSortedSet<'t, 's>, Stop> {
         let elements = Elements::of(entry)?;
         let form = match entry.lies_in_blocks() {
@@ -197,7 +197,7 @@ impl<'t, 's> StoredSortedSet<'t, 's> {
         })
     }
 
-    /// The scores of members, of each that is there.
+    /// The scores of members; `None` for an absent member.
     pub fn scores(&self, names: &[&[u8]]) -> Result<Vec<Option<f64>>, Stop> {
         match &self.form {
             SortedSetForm::Packed(all) if names.len() > 1 => {
@@ -221,7 +221,7 @@ impl<'t, 's> StoredSortedSet<'t, 's> {
         }
     }
 
-    /// The rank and the score of a member, if it is there.
+    /// The rank and the score of a member, if present.
     pub fn rank(&self, name: &[u8]) -> Result<Option<(usize, f64)>, Stop> {
         let Some(score) = self.scores(&[name])?[0] else { return Ok(None) };
         Ok(Some((self.below(&element(score, name))?, score)))
@@ -262,7 +262,7 @@ impl<'t, 's> StoredSortedSet<'t, 's> {
     }
 
     /// The members of an interval, `most` at most, in their order or `reversed`, without the first
-    /// `skipped` ones.
+    /// `skipped` members.
     pub fn take(
         &self,
         interval: &Interval,
@@ -325,8 +325,8 @@ impl<'t, 's> StoredSortedSet<'t, 's> {
         }
     }
 
-    /// Visits the members whose elements are at or above these bytes, and below those, in their
-    /// order, until `visit` says that it has seen enough.
+    /// Visits the members whose elements are at or above `low`, and below `high`, in their order,
+    /// until `visit` returns false.
     pub fn visit(
         &self,
         low: &[u8],
@@ -352,7 +352,7 @@ impl<'t, 's> StoredSortedSet<'t, 's> {
         torn.map_or(Ok(()), |abort| Err(abort.into()))
     }
 
-    /// The members of these ranks in an order of their own, each below `total`, the number of
+    /// The members with these ranks in an order of their own, each below `total`, the number of
     /// members.
     pub fn of_ranks(&self, ranks: &[usize], total: usize) -> Result<Scored<'t>, Stop> {
         match &self.form {
@@ -379,14 +379,14 @@ impl<'t, 's> StoredSortedSet<'t, 's> {
         Ok(removed)
     }
 
-    /// Changes members and stores what results: `change` is told the number of a name and the score
-    /// that it has, if it is there, and says what becomes of it.
+    /// Changes members and stores the result: `change` gets the number of a name and the member's
+    /// score, if present, and returns the change.
     pub fn edit(
         &self,
         names: &[&[u8]],
         change: &mut dyn FnMut(usize, Option<f64>) -> Result<ScoreEdit, Stop>,
     ) -> Result<(), Stop> {
-        // What the changes are for the elements, in their order.
+        // The resulting changes of elements, in order.
         let mut moves: Vec<(Vec<u8>, bool)> = Vec::new();
         let mut edit = |number: usize, old: Option<&[u8]>| {
             let old = old.map(decode_score).transpose()?;

@@ -1,18 +1,18 @@
 //! Streams: entries in the order of their ids, in *nodes* of several entries
 //! ([`crate::data::stream_node`]).
 //!
-//! The *tail* is the last node, and entries are added there. It lies behind the *head* of the
-//! stream, which says how many entries there are and what ids they have had. A stream that has one
-//! node and no groups is packed: head and tail are the body of its key's row. Otherwise that body
-//! is the number of the stream. The first run of the number has the other nodes, each in a block
-//! whose low key is the id that its first entry had. The second run has head and tail under the
-//! empty low key, and the groups ([`crate::data::stream_groups`]). So XADD writes one row; once in
-//! a while the tail is full, and becomes a block as it is. A command on a group alone reads no row
-//! that XADD writes.
+//! The *tail* is the last node, and new entries are added there. The tail lies behind the *head* of
+//! the stream, which holds the number of entries and which ids they have had. A stream with one
+//! node and no groups is packed: head and tail are the body of the key's row. Otherwise the body is
+//! the number of the stream. The first run of the number has the other nodes, each in a block whose
+//! low key is the id of the original first entry. The second run has head and tail under the empty
+//! low key, and the groups ([`crate::data::stream_groups`]). So XADD writes one row; once in a
+//! while the tail is full, and becomes a block unchanged. A command on a group alone reads no row
+//! written by XADD.
 //!
-//! Invariants: no entry has an id above the last id of the head. Entries below its first id are
-//! dead: they were trimmed, and no command sees them. A block has a live entry, and so has a tail
-//! that is not empty. A live entry of a block is below all entries of the tail.
+//! Invariants: no entry has an id above the last id of the head. Entries below the first id of the
+//! head are dead: they were trimmed, and no command sees them. A block has a live entry, and so has
+//! a non-empty tail. A live entry of a block is below all entries of the tail.
 
 mod removal;
 
@@ -28,33 +28,33 @@ use crate::data::stream_node::{self, StreamEntry, entries_from, node_of};
 use hyades::Abort;
 use std::borrow::Cow;
 
-/// Most bytes of a node, unless a single entry has more. With its head a full one takes 4 KiB.
+/// Most bytes of a node, unless a single entry has more. With the head a full node takes 4 KiB.
 const MOST_NODE_BYTES: usize = (4 << 10) - 16;
 
-/// With more entries than these between two that are wanted, the second one is looked up.
+/// With more entries than this number between two wanted entries, the second is looked up.
 const MOST_PASSED: usize = 64;
 
-/// Where head and tail lie in the second run.
+/// The low key of head and tail in the second run.
 const TAIL_LOW: &[u8] = &[];
 
-/// A stream that is read, and perhaps changed and stored.
+/// A stream, read and perhaps changed and stored.
 pub struct StoredStream<'t, 's> {
     entry: Entry<'t, 's>,
-    /// The number, unless it is packed.
+    /// The number, unless the stream is packed.
     number: Option<u64>,
-    /// It was packed when it was read.
+    /// The stream was packed when it was read.
     was_packed: bool,
-    /// The head of its key's row, if that is written anew.
+    /// The head of the key's row, if the row is written anew.
     new_row: Option<Head>,
     head: StreamHead,
     tail: Cow<'t, [u8]>,
 }
 
-/// Entries that are shown one after the other, until `false` is returned.
+/// A function called with one entry after the other, until it returns `false`.
 pub type Visit<'v> = &'v mut dyn FnMut(StreamEntry<'_>) -> bool;
 
 impl<'t, 's> StoredStream<'t, 's> {
-    /// Of a key that holds a stream, or none: then it is an empty stream, which was not stored.
+    /// The stream of a key; without a value, an empty stream that is not stored yet.
     ///
     /// # Errors
     /// The key holds another type.
@@ -76,7 +76,7 @@ impl<'t, 's> StoredStream<'t, 's> {
         Ok(StoredStream { entry, number, was_packed, new_row: None, head, tail })
     }
 
-    /// An empty stream that is not stored. It takes the place of whatever is there.
+    /// An empty stream that is not stored yet. A store replaces any earlier value.
     pub fn in_place_of(entry: Entry<'t, 's>, expires: Option<i64>) -> StoredStream<'t, 's> {
         let new_row = Some(Head::new(Kind::Stream, Form::Plain).with_expiry(expires));
         let (head, tail) = Default::default();
@@ -88,27 +88,27 @@ impl<'t, 's> StoredStream<'t, 's> {
         self.entry.exists()
     }
 
-    /// What was found under the key.
+    /// The entry of the key.
     pub fn entry(&self) -> &Entry<'t, 's> {
         &self.entry
     }
 
-    /// What is known of it.
+    /// The head of the stream.
     pub fn head(&self) -> &StreamHead {
         &self.head
     }
 
-    /// The same, to be changed and stored.
+    /// The head, to be changed and stored.
     pub fn head_mut(&mut self) -> &mut StreamHead {
         &mut self.head
     }
 
-    /// The number, unless it is packed.
+    /// The number, unless the stream is packed.
     pub fn number(&self) -> Option<u64> {
         self.number
     }
 
-    /// The number, which a packed one gets.
+    /// The number. A packed stream gets a new number.
     pub fn numbered(&mut self) -> Result<u64, Stop> {
         if self.number.is_none() {
             self.number = Some(self.entry.space().number_collection(Kind::Stream)?);
@@ -124,7 +124,7 @@ impl<'t, 's> StoredStream<'t, 's> {
         self.number.map(first_run)
     }
 
-    /// Stores the stream after a change of its entries or its head.
+    /// Stores the stream after a change of the entries or the head.
     pub fn store(&mut self) -> Result<(), Stop> {
         let mut body = Vec::with_capacity(HEAD_BYTES + self.tail.len());
         self.head.words().iter().for_each(|word| body.extend(word.to_le_bytes()));
@@ -154,7 +154,7 @@ impl<'t, 's> StoredStream<'t, 's> {
         }
     }
 
-    /// Adds an entry above the last id. `false` if its id is not above.
+    /// Adds an entry above the last id. Returns `false` if the id is not above.
     pub fn append(&mut self, id: StreamId, strings: &[&[u8]]) -> Result<bool, Stop> {
         if id <= self.head.last {
             return Ok(false);
@@ -183,7 +183,7 @@ impl<'t, 's> StoredStream<'t, 's> {
         Ok(true)
     }
 
-    /// Leaves the dead entries of the tail out.
+    /// Removes the dead entries of the tail.
     fn drop_dead(&mut self) -> Result<(), Stop> {
         if stream_node::first_id(&self.tail).is_some_and(|id| id < self.head.first) {
             let tail = std::mem::take(&mut self.tail);
@@ -211,7 +211,7 @@ impl<'t, 's> StoredStream<'t, 's> {
         self.run().is_none() || stream_node::first_id(&self.tail).is_some_and(|first| first <= id)
     }
 
-    /// Shows entries from an id on, in their order.
+    /// Visits entries from an id on, in their order.
     pub fn ascend(&self, from: StreamId, visit: Visit<'_>) -> Result<(), Stop> {
         let from = from.max(self.head.first);
         if let Some(run) = self.run().filter(|_| !self.is_in_tail(from)) {
@@ -243,7 +243,7 @@ impl<'t, 's> StoredStream<'t, 's> {
         Ok(())
     }
 
-    /// Shows entries up to an id, the last first.
+    /// Visits entries up to an id, the last first.
     pub fn descend(&self, to: StreamId, visit: Visit<'_>) -> Result<(), Stop> {
         let mut show = |body: &[u8]| -> Result<bool, Abort> {
             let all = entries_from(body, self.head.first)?;
@@ -281,7 +281,7 @@ impl<'t, 's> StoredStream<'t, 's> {
         Ok(last)
     }
 
-    /// Shows the entry of each of these ids, which ascend, if there is one.
+    /// Visits each of these ascending ids, with the entry if there is one.
     pub fn each(
         &self,
         ids: &[StreamId],
@@ -318,7 +318,7 @@ impl<'t, 's> StoredStream<'t, 's> {
         Ok(in_blocks + usize::from(!self.tail.is_empty()))
     }
 
-    /// Bytes of its blocks and of its groups, and of what they take beside; 0 if it is packed.
+    /// Bytes of the blocks and the groups, including their overhead; 0 if the stream is packed.
     pub fn bytes_in_blocks(&self) -> Result<usize, Stop> {
         let Some(run) = self.run() else { return Ok(0) };
         let mut bytes = block_bytes(self.table(), run)? + block_bytes(self.table(), run + 1)?;
@@ -328,7 +328,7 @@ impl<'t, 's> StoredStream<'t, 's> {
         Ok(bytes)
     }
 
-    /// Stores a copy under this head, in the place of whatever is there.
+    /// Stores a copy under this head, in the place of any earlier value.
     pub fn copy_to(&self, target: &Entry<'_, '_>, head: Head) -> Result<(), Stop> {
         let space = target.space();
         let Some(run) = self.run() else {
@@ -344,7 +344,7 @@ impl<'t, 's> StoredStream<'t, 's> {
     }
 }
 
-/// The number of the stream of a key, if there is one that is not packed.
+/// The number of the stream of a key, if there is a stream and it is not packed.
 ///
 /// # Errors
 /// The key holds another type.

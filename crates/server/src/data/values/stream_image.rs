@@ -50,7 +50,7 @@ fn group_image(name: &[u8], group: &Group<'_>) -> Result<GroupImage, Stop> {
     if is_torn { Err(Abort::Conflict.into()) } else { Ok(image) }
 }
 
-/// Stores a stream in the place of whatever is there. It does not expire at once.
+/// Stores a stream in the place of any earlier value. The stream does not expire at once.
 pub fn put(entry: Entry<'_, '_>, image: &StreamImage, expires: Option<i64>) -> Result<(), Stop> {
     let mut stream = StoredStream::in_place_of(entry, expires);
     for (id, strings) in &image.entries {

@@ -1,19 +1,19 @@
-//! Strings: what they are changed to in place, in the row of their key or in chunks.
+//! Strings: their changes in place, in the row of a key or in chunks.
 
 use crate::data::chunks::{LONGEST_IN_ROW, StoredString};
 use crate::data::head::{Form, Head, Kind};
 use crate::data::keyspace::{Entry, Stop};
 use crate::resp::number;
 
-/// The head of a string that does not expire.
+/// The head of a string without an expiry.
 pub const STRING: Head = Head::new(Kind::String, Form::Plain);
 
-/// When a string is written.
+/// The condition for writing a string.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Written {
     /// In any case.
     Always,
-    /// If it is another then.
+    /// If the string has changed.
     IfChanged,
 }
 
@@ -22,7 +22,7 @@ pub fn length_of(text: Option<StoredString<'_>>) -> usize {
     text.map_or(0, |text| text.len())
 }
 
-/// What OBJECT ENCODING replies.
+/// The reply of OBJECT ENCODING.
 pub(super) fn encoding(text: &StoredString<'_>, form: Form) -> &'static str {
     match (text, form) {
         (StoredString::InChunks(_), _) | (_, Form::Raw) => "raw",
@@ -33,7 +33,7 @@ pub(super) fn encoding(text: &StoredString<'_>, form: Form) -> &'static str {
 }
 
 impl Entry<'_, '_> {
-    /// Stores a string in the row of its key that was changed in place: its time of expiry stays.
+    /// Stores a string in the row of the key, after a change in place: the time of expiry stays.
     pub fn store_changed(&self, value: &[u8]) -> Result<(), Stop> {
         match self.head() {
             Some(head) => self.change(head.with_form(Form::Raw), Some(value)),
@@ -41,7 +41,8 @@ impl Entry<'_, '_> {
         }
     }
 
-    /// The same, if it differs from what is there: a bit that is set already is no reason to write.
+    /// As `store_changed`, if the string differs from the stored one: setting a bit already set
+    /// causes no write.
     pub fn store_if_changed(&self, value: &[u8]) -> Result<(), Stop> {
         match self.string()? {
             Some(StoredString::InRow(old)) if old == value => Ok(()),
@@ -49,7 +50,8 @@ impl Entry<'_, '_> {
         }
     }
 
-    /// Stores a number in the place of the string that it was made of: its time of expiry stays.
+    /// Stores a number in the place of the string from which it was computed: the time of expiry
+    /// stays.
     pub fn store_number(&self, text: &[u8]) -> Result<(), Stop> {
         match self.head() {
             Some(head) => self.change(head.with_form(Form::Plain), Some(text)),
@@ -57,8 +59,8 @@ impl Entry<'_, '_> {
         }
     }
 
-    /// Writes bytes into the string from `at` on, with zeros before them if that is behind its end.
-    /// The entry was read with its body.
+    /// Writes bytes into the string from `at` on, with zeros before them if `at` is behind the end.
+    /// The entry was read with the body.
     pub fn write_at(&self, at: usize, bytes: &[u8], when: Written) -> Result<(), Stop> {
         let (stored, end) = (self.string()?, at + bytes.len());
         let length = length_of(stored).max(end);

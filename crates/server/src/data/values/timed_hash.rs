@@ -1,5 +1,5 @@
-//! Hashes some of whose fields expire, or are to: fields with their values and times. How they are
-//! stored is told in [`crate::data::field_times`].
+//! Hashes with fields that expire, or are to expire: fields with values and times.
+//! [`crate::data::field_times`] describes the storage.
 
 use super::elements::{CollectionType, Elements, MOST_PACKED_BY_REDIS, are_small, new_secret};
 use super::hash::HashType;
@@ -16,38 +16,38 @@ use hyades::Abort;
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-/// A field, its value, and when it expires, in milliseconds since 1970.
+/// A field, its value, and its time of expiry, in milliseconds since 1970.
 pub type Field<'t> = (&'t [u8], &'t [u8], Option<i64>);
 
-/// What becomes of a field.
+/// The change of a field.
 pub enum FieldEdit<'a> {
-    /// Nothing.
+    /// No change.
     Keep,
-    /// It is there, with this value and this time. If that has come, it is not there.
+    /// The field is present, with this value and this time; absent if the time has come.
     Set(Cow<'a, [u8]>, Option<i64>),
-    /// It is not there.
+    /// The field is absent.
     Remove,
 }
 
-/// Says what becomes of a field, by its number among those that are named, and by the value and the
-/// time that it has, if it is there.
+/// Returns the change of a field. The arguments are the number of the name, and the value and the
+/// time if the field is present.
 pub type FieldChange<'c, 'a> =
     &'c mut dyn FnMut(usize, Option<TimedValue<'_>>) -> Result<FieldEdit<'a>, Stop>;
 
 enum TimedForm<'t> {
-    /// Values have their times, those included that have come.
+    /// Values with their times, including times that have come.
     Packed(Vec<Member<'t>>),
     Blocks(Box<TimedRuns<'t>>),
 }
 
-/// What an edit does to the run of due fields, and to timers.
+/// The changes of an edit to the run of due fields, and to timers.
 #[derive(Default)]
 struct DueEdits {
     /// Members of the run in the order of their changes, and whether each is added.
     members: Vec<(Vec<u8>, bool)>,
-    /// The first time that was set.
+    /// The first time set.
     first: Option<i64>,
-    /// Fields that had expired and were overwritten.
+    /// Expired fields that were overwritten.
     lapsed: u64,
     is_written: bool,
     is_removed: bool,
@@ -64,17 +64,17 @@ impl DueEdits {
     }
 }
 
-/// A hash whose fields may have times.
+/// A hash with fields that may have times.
 pub struct TimedHash<'t, 's> {
     entry: Entry<'t, 's>,
     form: TimedForm<'t>,
 }
 
 impl<'t, 's> TimedHash<'t, 's> {
-    /// Of a key that holds a hash, with times or without, or nothing.
+    /// The hash of a key, with times or without; an empty hash if the key does not exist.
     ///
     /// # Errors
-    /// It holds another type.
+    /// The key holds another type.
     pub fn of(entry: Entry<'t, 's>) -> Result<TimedHash<'t, 's>, Stop> {
         let body = entry.body_of(Kind::Hash)?.unwrap_or_default();
         let form = match entry.lies_in_blocks() {
@@ -84,12 +84,12 @@ impl<'t, 's> TimedHash<'t, 's> {
         Ok(TimedHash { entry, form })
     }
 
-    /// Fields whose time is at most this have expired.
+    /// The bound of expiry: fields with a time at or below it have expired.
     fn expired_until_ms(&self) -> i64 {
         self.entry.space().context().expired_until_ms()
     }
 
-    /// The fields among members that are there.
+    /// The fields of the members that have not expired.
     fn live<'a>(&self, all: impl IntoIterator<Item = Member<'a>>) -> Result<Vec<Field<'a>>, Abort> {
         let (mut live, now) = (Vec::new(), self.expired_until_ms());
         for (name, packed) in all {
@@ -112,7 +112,7 @@ impl<'t, 's> TimedHash<'t, 's> {
         }
     }
 
-    /// The value and the time of a field, if it is there.
+    /// The value and the time of a field, if present.
     pub fn get(&self, name: &[u8]) -> Result<Option<TimedValue<'t>>, Stop> {
         let packed = match &self.form {
             TimedForm::Packed(all) => {
@@ -151,7 +151,7 @@ impl<'t, 's> TimedHash<'t, 's> {
         })
     }
 
-    /// The fields of these ranks in an order of their own, each below `total`, the number of
+    /// The fields with these ranks in an order of their own, each below `total`, the number of
     /// fields.
     pub fn of_ranks(&self, ranks: &[usize], total: usize) -> Result<Vec<Field<'t>>, Stop> {
         if let TimedForm::Blocks(runs) = &self.form
@@ -164,7 +164,7 @@ impl<'t, 's> TimedHash<'t, 's> {
         ranks.iter().map(of_rank).collect()
     }
 
-    /// The fields that a call of HSCAN returns, and the next cursor, as
+    /// The fields returned by a call of HSCAN, and the next cursor, as
     /// [`members::scan`](super::members::scan).
     pub fn scan(&self, cursor: u64, count: usize) -> Result<(Vec<Field<'t>>, u64), Stop> {
         match &self.form {
@@ -177,7 +177,7 @@ impl<'t, 's> TimedHash<'t, 's> {
         }
     }
 
-    /// Changes fields and stores what results.
+    /// Changes fields and stores the result.
     pub fn edit<'a>(&self, names: &[&'a [u8]], change: FieldChange<'_, 'a>) -> Result<(), Stop>
     where
         't: 'a,
@@ -219,7 +219,7 @@ impl<'t, 's> TimedHash<'t, 's> {
         }
     }
 
-    /// Stores fields of a hash that was packed, but for those whose times have come.
+    /// Stores the fields of a packed hash, except fields whose times have come.
     fn store(&self, mut all: Vec<EditedMember<'_>>, mut edits: DueEdits) -> Result<(), Stop> {
         let (now, before) = (self.expired_until_ms(), all.len());
         let mut times = Vec::with_capacity(all.len());
@@ -255,7 +255,8 @@ impl<'t, 's> TimedHash<'t, 's> {
         if !edits.is_written {
             return Ok(());
         }
-        // The first one before this change, unless there is none to compare.
+        // Before the change of the run, since the first time is compared with the former first
+        // time.
         self.note_first(edits.first)?;
         let names: Vec<&[u8]> = edits.members.iter().map(|(member, _)| &member[..]).collect();
         runs.due.edit(&names, &mut |number, _| {
@@ -276,7 +277,7 @@ impl<'t, 's> TimedHash<'t, 's> {
         Ok(())
     }
 
-    /// Has a timer set for this time, if it is before all times that fields have had.
+    /// Sets a timer for this time, if it is before all times of fields so far.
     fn note_first(&self, first: Option<i64>) -> Result<(), Stop> {
         let Some(first) = first else { return Ok(()) };
         let before = match &self.form {
@@ -292,8 +293,8 @@ impl<'t, 's> TimedHash<'t, 's> {
         Ok(())
     }
 
-    /// Removes fields whose times have come, `most` at most. Returns how many, and whether there
-    /// are more.
+    /// Removes fields whose times have come, `most` at most. Returns the number of removed fields,
+    /// and whether more are due.
     pub fn remove_lapsed(&self, most: usize) -> Result<(usize, bool), Stop> {
         let now = self.expired_until_ms();
         let runs = match &self.form {
@@ -329,7 +330,7 @@ impl<'t, 's> TimedHash<'t, 's> {
         Ok((members.len(), has_more))
     }
 
-    /// Bytes of the blocks, and of what they take beside; 0 if there are none.
+    /// Bytes of the blocks, including their overhead; 0 without blocks.
     pub fn bytes_in_blocks(&self) -> Result<usize, Stop> {
         match &self.form {
             TimedForm::Packed(_) => Ok(0),
@@ -337,9 +338,9 @@ impl<'t, 's> TimedHash<'t, 's> {
         }
     }
 
-    /// What OBJECT ENCODING replies.
+    /// The reply of OBJECT ENCODING.
     pub fn encoding(&self) -> Result<&'static str, Stop> {
-        // One in blocks may be so small that Redis would pack it.
+        // A hash in blocks may be small enough for Redis to pack it.
         if self.bytes_in_blocks()? > 2 * MOST_PACKED_BY_REDIS {
             return Ok(HashType::LARGE_ENCODING);
         }
@@ -352,13 +353,14 @@ impl<'t, 's> TimedHash<'t, 's> {
         })
     }
 
-    /// Stores a copy under this head, in the place of whatever is there.
+    /// Stores a copy under this head, in the place of any earlier value.
     pub fn copy_to(&self, target: &Entry<'_, '_>, head: Head) -> Result<(), Stop> {
         put(target, &self.all()?, head.expires())
     }
 }
 
-/// Stores a hash in the place of whatever is there. It has a field, and does not expire at once.
+/// Stores a hash in the place of any earlier value. The hash has a field, and does not expire at
+/// once.
 pub fn put(entry: &Entry<'_, '_>, all: &[Field<'_>], expires: Option<i64>) -> Result<(), Stop> {
     if all.iter().all(|field| field.2.is_none()) {
         let strings: Vec<&[u8]> = all.iter().flat_map(|field| [field.0, field.1]).collect();

@@ -1,17 +1,17 @@
-//! The metrics that are numbers of INFO.
+//! The metrics taken from numbers of INFO.
 
 /// Whether a number only rises.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum NumberKind {
-    /// It does.
+    /// The number only rises.
     Counter,
-    /// It falls as well.
+    /// The number falls as well.
     Gauge,
 }
 
 use NumberKind::{Counter, Gauge};
 
-/// Numbers of INFO: their names there, then kind, name, unit and meaning of the metric.
+/// Numbers of INFO: their names in INFO, then kind, name, unit and meaning of the metric.
 pub const NUMBERS: &[(&str, NumberKind, &str, &str, &str)] = &[
     ("uptime_in_seconds", Gauge, "hyades_uptime_seconds", "seconds", "Time since the start"),
     ("loading", Gauge, "hyades_loading", "", "1 while the database is being opened, or imported"),

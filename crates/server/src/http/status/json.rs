@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-/// Text in JSON that grows.
+/// A growing text in JSON.
 #[derive(Default)]
 pub struct Json {
     out: String,
@@ -16,7 +16,7 @@ impl Json {
         self.out
     }
 
-    /// What stands in front of a value, unless its key does.
+    /// Writes the text in front of a value, unless the key has written the text.
     fn begin(&mut self) {
         if std::mem::replace(&mut self.follows, true) {
             self.out.push(',');
@@ -40,12 +40,12 @@ impl Json {
         self.follows = true;
     }
 
-    /// An object, whose keys and values are written inside.
+    /// An object; `inside` writes the keys and values.
     pub fn object(&mut self, inside: impl FnOnce(&mut Json)) {
         self.group(['{', '}'], inside);
     }
 
-    /// A list of what each item writes.
+    /// A list of values, each written by `each`.
     pub fn list<T>(
         &mut self,
         items: impl IntoIterator<Item = T>,
@@ -54,7 +54,7 @@ impl Json {
         self.group(['[', ']'], |out| items.into_iter().for_each(|item| each(out, item)));
     }
 
-    /// What a value writes, or null.
+    /// The value written by `write`, or null.
     pub fn optional<T>(&mut self, value: Option<T>, write: impl FnOnce(&mut Json, T)) {
         match value {
             Some(value) => write(self, value),
@@ -62,7 +62,7 @@ impl Json {
         }
     }
 
-    /// A number; one that JSON cannot express is null.
+    /// A number; null if JSON cannot express the number.
     pub fn number(&mut self, number: f64) {
         match number.is_finite() {
             true => self.digits(&number.to_string()),
@@ -70,7 +70,7 @@ impl Json {
         }
     }
 
-    /// A number that is written already.
+    /// A number in its written form.
     pub fn digits(&mut self, digits: &str) {
         self.begin();
         self.out.push_str(digits);

@@ -1,11 +1,11 @@
-//! The text for Prometheus, read by the rules of its format, and held against INFO.
+//! The text for Prometheus, read by the rules of its format, and compared with INFO.
 
 use super::*;
 use crate::http::metrics::{NUMBERS, NumberKind};
 use crate::http::status::is_number;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// Numbers of INFO without a metric of their own, and why.
+/// Numbers of INFO without a separate metric, with the reason.
 const ELSEWHERE: &[(&str, &str)] = &[
     ("acknowledgement_usec_p50", "hyades_acknowledgement_seconds"),
     ("acknowledgement_usec_p99", "hyades_acknowledgement_seconds"),
@@ -136,7 +136,7 @@ fn is_name(name: &str, colons: bool) -> bool {
         && !name.starts_with(|c: char| c.is_ascii_digit())
 }
 
-/// A line that is a sample: `name{label="value",..} number`, and no time.
+/// A sample as a line: `name{label="value",..} number`, and no time.
 fn sample(line: &str) -> Sample {
     let end = line.find(['{', ' ']).expect("a name ends");
     let (name, mut rest) = line.split_at(end);
@@ -170,7 +170,7 @@ fn sample(line: &str) -> Sample {
     (name.to_string(), labels, value.parse().expect("the value is a number"))
 }
 
-/// What a name says of its kind: counters end in `_total`, and no other does.
+/// Checks the kind in a name: names of counters end in `_total`, and no other names do.
 fn check_head(name: &str, kind: &str) {
     assert!(name.starts_with("hyades_") && is_name(name, false), "{name}");
     assert!(matches!(kind, "counter" | "gauge" | "histogram"), "{name}: {kind}");
@@ -182,7 +182,7 @@ fn check_head(name: &str, kind: &str) {
     }
 }
 
-/// The samples of a text, each checked; by the name of their metric.
+/// The samples of a text, each checked, by the name of their metric.
 fn parsed(text: &str) -> HashMap<String, (String, Vec<Sample>)> {
     let mut metrics: HashMap<String, (String, Vec<Sample>)> = HashMap::new();
     let (mut current, mut helped) = (String::new(), String::new());
@@ -217,7 +217,7 @@ fn parsed(text: &str) -> HashMap<String, (String, Vec<Sample>)> {
     metrics
 }
 
-/// The buckets of each set of labels ascend to infinity, which is the count.
+/// Checks that the buckets of each set of labels ascend to infinity, which is the count.
 fn check_histogram(name: &str, samples: &[Sample]) {
     let mut sets: BTreeMap<_, Vec<(&str, &Sample)>> = BTreeMap::new();
     for sample in samples {
@@ -296,7 +296,7 @@ fn the_text_follows_the_rules_while_loading_and_after() {
     assert_eq!(found, [4.0, 6.0, 8.0, 10.0, 10.0, 12.0]);
 }
 
-/// SAVE sets them back: a rate of them would be wrong.
+/// SAVE resets the changes: a rate would be wrong.
 #[test]
 fn changes_since_a_save_are_no_counter() {
     let pages = Pages::new(&[]);
@@ -307,7 +307,7 @@ fn changes_since_a_save_are_no_counter() {
     assert_eq!((&kind[..], samples[0].2), ("gauge", 7.0));
 }
 
-/// What INFO has as a number is a metric too.
+/// Each number in INFO is a metric too.
 #[test]
 fn each_number_of_info_has_its_metric() {
     let pages = Pages::new(&[]);
@@ -339,7 +339,7 @@ fn each_number_of_info_has_its_metric() {
     assert!(info.contains("\r\nlog_stream_1:syncs="), "{info}");
     let shown = &pages.status()["tables"][1];
     assert_eq!((&shown["table"], &shown["rows"]), (&"keys".into(), &1.into()), "{shown}");
-    // A name that INFO does not have is a mistake.
+    // A name missing in INFO is a mistake.
     let has = |name: &str| {
         let begins = |line: &&str| line.split(':').next() == Some(name);
         info.lines().chain(loading.lines()).any(|line| begins(&line))

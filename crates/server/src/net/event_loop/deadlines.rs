@@ -1,4 +1,4 @@
-//! When a loop has to look at connections that say nothing.
+//! When a loop has to look at silent connections.
 
 use super::EventLoop;
 use crate::net::connection::Connection;
@@ -7,16 +7,16 @@ use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-/// What a loop knows of clients that say nothing.
+/// The state of a loop about silent clients.
 #[derive(Default)]
 pub(super) struct Idlers {
     /// The setting that `looks_at` follows.
     seconds: u64,
-    /// When one of them may have said nothing for that time.
+    /// When the first client may have been silent for `seconds`.
     pub(super) looks_at: Option<Instant>,
 }
 
-/// Keeps the deadline of a connection that was served.
+/// Keeps the deadline of a served connection.
 pub(super) fn note_deadline(
     deadlines: &mut BTreeSet<(Instant, u64)>,
     shared: &Shared,
@@ -32,8 +32,8 @@ pub(super) fn note_deadline(
 }
 
 impl EventLoop {
-    /// When the pause ends for which connections wait, unless a client ends it, which wakes the
-    /// loop.
+    /// The end of the pause for which connections wait, unless a client ends the pause, which wakes
+    /// the loop.
     pub(super) fn pause_end(&self) -> Option<Instant> {
         if self.set_aside.is_empty() {
             return None;
@@ -41,8 +41,8 @@ impl EventLoop {
         Some(self.shared.limits.pause.running().map_or_else(Instant::now, |(_, end)| end))
     }
 
-    /// Disconnects clients that have said nothing for the time of `timeout`, but for those that
-    /// wait for something themselves.
+    /// Disconnects clients that have been silent for the time of `timeout`, except clients with a
+    /// wait of their own.
     pub(super) fn end_idle(&mut self) {
         let seconds = self.shared.settings.timeout_seconds();
         let is_due = self.idlers.looks_at.is_some_and(|at| at <= Instant::now());

@@ -1,8 +1,9 @@
-//! How a loop ends: after a stop it sends what is left; after a failure of the log it goes on
-//! reading as well, since each client that has sent a command is told what is known of it.
+//! How a loop ends: after a stop it sends the rest; after a failure of the log it goes on reading
+//! as well, since each client with a command sent is told what is known of the command.
 //!
-//! Invariant: a reply that waits for the disk is sent, once that is certain, or replaced by an
-//! error, before its connection is closed, unless the time is over or the client does not read.
+//! Invariant: a reply that waits for the disk is sent, once the transaction is certain, or replaced
+//! by an error, before its connection is closed, unless the time is over or the client does not
+//! read.
 
 use super::{EventLoop, PAUSE, ROUNDING, STOP};
 use crate::net::connection::Connection;
@@ -11,20 +12,20 @@ use hyades::CommitQueue;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-/// After a failure of the log a loop tells its clients for so long at most.
+/// After a failure of the log a loop tells its clients for at most this long.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// And at least: what a client has sent before it heard of the failure arrives meanwhile.
+/// And at least: commands sent before a client heard of the failure arrive meanwhile.
 const SHORTEST_FAREWELL: Duration = Duration::from_millis(if cfg!(test) { 1_500 } else { 250 });
 
 impl EventLoop {
-    /// For how long to wait for events; for ever, if nothing is to be done at a time.
+    /// How long to wait for events; for ever, if nothing is to be done at a time.
     pub(super) fn timeout(&self, sleeps: bool) -> Option<Duration> {
         if !sleeps {
             return Some(Duration::ZERO);
         }
         let now = Instant::now();
-        // A poll counts whole milliseconds: not one that ends just before.
+        // A poll counts whole milliseconds: rounded up, lest the poll end just before.
         let until = |then: Instant| then.saturating_duration_since(now) + ROUNDING;
         let retry = (!self.pausing.is_empty()).then_some(PAUSE);
         let Some(ends) = self.ends else {
@@ -53,13 +54,13 @@ impl EventLoop {
         }
     }
 
-    /// The log has failed: nothing that is parked will ever be acknowledged.
+    /// The log has failed: no parked transaction will ever be acknowledged.
     pub(super) fn fail(&mut self) {
         let cause = self.shared.store.log_failure().unwrap_or_else(|| "unknown".to_string());
         self.shared.stop_for_log(&cause);
         self.queue = None;
         let now = Instant::now();
-        // A loop that was asked to stop reads no more.
+        // A loop asked to stop reads no more.
         if self.ends.is_none() {
             self.tells_until = Some(now + SHORTEST_FAREWELL);
         }
@@ -71,20 +72,20 @@ impl EventLoop {
                 connection.conversation.fail(&self.shared);
                 connection.write(&self.shared);
             }
-            // What it was held back with is refused.
+            // Input that was held back is refused.
             self.list(id);
         }
     }
 
-    /// Another thread has found that the log has failed: clients of this loop that wait for an
-    /// element are told as well. All that was on disk is acknowledged by now.
+    /// Tells the waiting clients of this loop of a failure of the log found by another thread. All
+    /// that was on disk is acknowledged by now.
     pub(super) fn end_telling(&mut self) {
         if self.tells_until.is_some() && self.queue.is_some() {
             self.fail();
         }
     }
 
-    /// Whether the loop ends, which it does at this time, or before if nothing is left to be said.
+    /// Whether the loop ends: at the time `ends`, or before if nothing is left to be said.
     pub(super) fn has_ended(&self, ends: Instant) -> bool {
         let now = Instant::now();
         let is_said = |connection: &Connection| {

@@ -1,25 +1,25 @@
-//! What a loop frees while it has nothing else to do: rows that were deleted, and the room that its
-//! largest transaction has needed.
+//! The memory that a loop frees while it has nothing else to do: deleted rows, and the room of its
+//! largest transaction.
 //!
 //! Later transactions would free the rows, but an idle server runs none. A loop that has been idle
-//! for a moment therefore frees some, again and again until nothing is left. Then it sleeps until a
-//! client, or a thread that has removed keys, wakes it.
+//! for a moment therefore frees some, again and again until nothing is left. Then the loop sleeps
+//! until a client, or a thread that has removed keys, wakes it.
 
 use super::EventLoop;
 use std::time::{Duration, Instant};
 
-/// A loop frees memory once it has been idle for this time, and as long after a round that freed
-/// some. Longer than an epoch: rows that were deleted before can be freed.
+/// A loop frees memory once it has been idle for this time, and as long after a successful round.
+/// Longer than an epoch: rows deleted before can be freed.
 const IDLE: Duration = Duration::from_millis(20);
 
-/// The longest pause between two rounds, while an open snapshot needs what was deleted.
+/// The longest pause between two rounds, while an open snapshot needs deleted rows.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// It ends after this many rounds in a row that freed nothing: what a round removes is freed by the
-/// next one, if another thread might still be reading it.
+/// The loop stops freeing after this many rounds in a row without success: rows that a round
+/// removes are freed by the next round, if another thread might still be reading them.
 const LAST_ROUNDS: u32 = 3;
 
-/// A round has freed something if it has removed rows, or if at least as many bytes less are used.
+/// A round is a success if it has removed rows, or if at least this many fewer bytes are used.
 const FREED_BYTES: u64 = 16 << 10;
 
 /// When a loop frees memory.
@@ -27,12 +27,12 @@ const FREED_BYTES: u64 = 16 << 10;
 pub(super) struct Freeing {
     /// The next round; `None` if there is nothing to free.
     pub(super) due: Option<Instant>,
-    /// Rounds in a row that freed nothing.
+    /// Rounds in a row without success.
     in_vain: u32,
 }
 
 impl Freeing {
-    /// Plans what follows a round.
+    /// Plans the next round after a round.
     fn note(&mut self, now: Instant, has_freed: bool, is_left: bool) {
         self.in_vain = if has_freed { 0 } else { self.in_vain.saturating_add(1) };
         let pause = match is_left {
@@ -45,7 +45,7 @@ impl Freeing {
 }
 
 impl EventLoop {
-    /// Runs a round that is due, if no connection is to be served.
+    /// Runs a due round, if no connection is to be served.
     pub(super) fn free_unused(&mut self) {
         let (Some(session), Some(due)) = (&mut self.session, self.freeing.due) else { return };
         let now = Instant::now();
@@ -53,7 +53,7 @@ impl EventLoop {
             return;
         }
         let before = self.shared.used_memory();
-        // What it has removed may be freed later, and others allocate memory meanwhile.
+        // Removed rows may be freed later, and other threads allocate memory meanwhile.
         let has_removed = session.free_unused();
         let freed = before.saturating_sub(self.shared.used_memory());
         self.freeing.note(now, has_removed || freed >= FREED_BYTES, session.has_unused());
@@ -84,7 +84,7 @@ mod tests {
         for _ in 0..100 {
             assert_eq!(pause(true, true), Some(IDLE));
         }
-        // A snapshot needs what is left.
+        // A snapshot needs the rest.
         for millis in [40, 80, 160, 320, 640, 1_000, 1_000, 1_000] {
             assert_eq!(pause(false, true), Some(Duration::from_millis(millis)));
         }

@@ -1,4 +1,4 @@
-//! What other threads have for an event loop.
+//! The messages of other threads to an event loop.
 
 use crate::commands::JobReply;
 use crate::sockets::client_socket::ClientSocket;
@@ -9,19 +9,19 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::task::Wake;
 
-/// A connection that was accepted.
+/// An accepted connection.
 pub struct Accepted {
-    /// Its socket.
+    /// The socket.
     pub socket: ClientSocket,
     /// The client's address, and the server's.
     pub addresses: (String, String),
-    /// How it is encrypted.
+    /// The encryption.
     pub tls: Option<Box<TlsStream>>,
-    /// Why the client is not served. It is told.
+    /// Why the client is not served. The client is told.
     pub refusal: Option<&'static str>,
 }
 
-/// What other threads have for a loop.
+/// A message of another thread to a loop.
 pub(super) enum Message {
     Accepted(Box<Accepted>),
     JobDone(u64, Box<JobReply>),
@@ -31,12 +31,12 @@ pub(super) enum Message {
 pub struct Mailbox {
     messages: Mutex<Vec<Message>>,
     waker: Arc<LoopWaker>,
-    /// Number of its connections.
+    /// Number of the loop's connections.
     pub connections: AtomicUsize,
 }
 
 impl Mailbox {
-    /// The mailbox of the loop that this wakes.
+    /// Makes the mailbox of the loop that `waker` wakes.
     pub(super) fn new(waker: Arc<LoopWaker>) -> Mailbox {
         Mailbox { messages: Mutex::default(), waker, connections: AtomicUsize::new(0) }
     }
@@ -46,12 +46,12 @@ impl Mailbox {
         self.waker.wake_by_ref();
     }
 
-    /// What is sent from here on wakes the loop again.
+    /// Has messages sent from here on wake the loop again.
     pub(super) fn reset(&self) {
         self.waker.reset();
     }
 
-    /// What was sent since the last time.
+    /// Takes the messages sent since the last call.
     pub(super) fn take(&self) -> Vec<Message> {
         std::mem::take(&mut *self.messages.lock().unpoisoned())
     }

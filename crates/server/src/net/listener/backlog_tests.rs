@@ -1,13 +1,14 @@
-//! `tcp-backlog`, by what the system does: connections wait without being accepted, up to it.
+//! `tcp-backlog`, by the system's behaviour: connections wait without being accepted, up to a
+//! bound.
 
 use super::*;
 use crate::config::Settings;
 use std::net::TcpStream as Client;
 
-/// Longest that a connection is waited for. This machine takes one at once, or drops it.
+/// Longest wait for a connection. The same machine accepts a connection at once, or drops it.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// The connections that are made, of this number at most.
+/// Makes up to `clients` connections.
 fn connected(address: SocketAddr, clients: usize) -> Vec<Client> {
     (0..clients).map_while(|_| Client::connect_timeout(&address, PATIENCE).ok()).collect()
 }
@@ -19,7 +20,7 @@ fn bound(backlog: &str) -> (Arc<Shared>, Listener) {
     (shared, listener)
 }
 
-/// What the system allows at most.
+/// The most that the system allows.
 fn most() -> usize {
     let text = std::fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap();
     text.trim().parse().unwrap()
@@ -31,13 +32,13 @@ fn as_many_wait_as_the_setting_says() {
     // The library would hold 129.
     let wanted = 150.min(most());
     assert_eq!(connected(listener.address().unwrap(), wanted).len(), wanted);
-    // At a port that is set later, too.
+    // Also at a port set later.
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let next = free.local_addr().unwrap();
     drop(free);
     assert!(shared.wiring.listening.listen_at(next.port()).unwrap());
     assert_eq!(connected(next, wanted).len(), wanted);
-    // One more than the setting waits, and no others.
+    // One connection more than the setting waits.
     let (_shared, few) = bound("3");
     assert_eq!(connected(few.address().unwrap(), 10).len(), 4);
 }

@@ -1,8 +1,8 @@
-//! The stream of commands, and where it goes on.
+//! The stream of commands, and the place where it continues.
 
 use super::*;
 
-/// A server that has loaded these keys, with the connection of its primary.
+/// A server that has loaded these keys, with the connection of the primary.
 fn followed(primary: &Primary, keys: &[(&str, &str, Option<i64>)]) -> (Here, Peer) {
     let mut here = Here::start(&[]);
     here.follow(primary);
@@ -29,11 +29,11 @@ fn commands_are_run_in_their_order_and_acknowledged_when_they_are_on_disk() {
     assert_eq!(here.info("slave_repl_offset"), offset);
     assert_eq!(here.info("slave_read_repl_offset"), offset);
     assert_eq!(here.info("master_replid"), ID);
-    // It is told without being asked as well.
+    // Acknowledgements come unasked as well.
     peer.expect(&format!("REPLCONF ACK {offset}"));
 }
 
-/// Keys that have expired are not served, and are removed when the primary says so.
+/// Expired keys are not served, and are removed on command of the primary.
 #[test]
 fn the_primary_decides_what_has_expired() {
     let primary = Primary::new();
@@ -48,7 +48,7 @@ fn the_primary_decides_what_has_expired() {
     assert_eq!(here.ask("DBSIZE"), ":3");
     assert_eq!(here.info("expired_keys"), "0");
     assert_eq!(here.info("import_left_out"), "0");
-    // After the end they are removed here.
+    // After the end of the import, expired keys are removed here.
     assert_eq!(here.ask("REPLICAOF NO ONE"), "+OK");
     here.wait_for("DBSIZE", ":2");
     assert_eq!(here.info("expired_keys"), "1");
@@ -70,7 +70,7 @@ fn what_is_left_out_is_counted_and_named() {
     );
     assert!(here.info("import_left_out_1").contains("INCR text: ERR value is not an integer"));
     assert!(here.info("import_left_out_2").ends_with("CONFIG SET: ERR it changes no data"));
-    // In a transaction the others are run.
+    // In a transaction the remaining commands are run.
     peer.send(requests(&["MULTI", "SET c 1", "INCR text", "SET d 1", "EXEC"]));
     here.wait_for("MGET c d", "1 1");
     assert_eq!(here.info("import_left_out"), "4");
@@ -87,7 +87,7 @@ fn messages_are_passed_on() {
     assert_eq!(listener.read(), "message news hello");
 }
 
-/// A restart goes on behind what is there, also in a history that has another id by now; nothing
+/// A restart continues behind the stored offset, also in a history with another id by now; nothing
 /// is lost or done twice.
 #[test]
 fn a_restart_goes_on_behind_what_is_there() {
@@ -98,7 +98,7 @@ fn a_restart_goes_on_behind_what_is_there() {
     peer.send(&first);
     let whole = requests(&["SELECT 3", "INCR n", "INCR n"]).len();
     peer.expect(&format!("REPLCONF ACK {}", 100 + first.len()));
-    // A transaction whose end is missing is not run.
+    // A transaction without an end is not run.
     peer.send(requests(&["MULTI", "INCR n", "INCR n"]));
     offset += whole;
     here.restart();
@@ -107,7 +107,7 @@ fn a_restart_goes_on_behind_what_is_there() {
     assert_eq!(here.info("slave_repl_offset"), offset.to_string());
     let peer = primary.shake(&format!("PSYNC {ID} {}", offset + 1));
     peer.send(format!("+CONTINUE {OTHER_ID}\r\n"));
-    // The database is the one that was selected before.
+    // The database is the last selected database.
     let second = requests(&["REPLCONF GETACK *", "MULTI", "INCR n", "INCR n", "EXEC", "INCR n"]);
     peer.send(&second);
     here.wait_for("GET n", "5");
@@ -165,7 +165,7 @@ fn a_stream_that_is_none_ends_the_connection() {
     here.wait_for("GET a", "3");
 }
 
-/// The primary may have another address by now: what is there stays.
+/// The primary may have another address by now: the stored data stays.
 #[test]
 fn another_primary_of_the_same_history_is_followed() {
     let (first, second) = (Primary::new(), Primary::new());
@@ -180,7 +180,7 @@ fn another_primary_of_the_same_history_is_followed() {
     drop(peer);
 }
 
-/// What was received is on disk when writes are accepted, and nothing is followed any more.
+/// Received commands are on disk when writes are accepted, and nothing is followed any more.
 #[test]
 fn the_end_keeps_what_was_received() {
     let primary = Primary::new();
@@ -201,7 +201,7 @@ fn the_end_keeps_what_was_received() {
     assert_eq!(here.ask("SET n 1"), "+OK");
 }
 
-/// A replica passes on what it gets, without SELECT: its file tells the database.
+/// A replica passes its stream on without SELECT: the file tells the database.
 #[test]
 fn the_stream_goes_on_in_the_database_that_the_file_tells() {
     let (primary, mut here) = (Primary::new(), Here::start(&[]));
@@ -223,7 +223,7 @@ fn the_stream_goes_on_in_the_database_that_the_file_tells() {
     here.wait_for("GET a", "2");
 }
 
-/// What MULTI has begun is not on disk.
+/// Commands behind an open MULTI are not on disk.
 #[test]
 fn an_acknowledgement_leaves_an_open_transaction_out() {
     let primary = Primary::new();

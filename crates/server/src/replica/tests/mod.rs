@@ -1,4 +1,4 @@
-//! A server against a primary that says what a test has it say.
+//! A server against a primary directed by the test.
 
 mod following;
 mod syncing;
@@ -14,10 +14,10 @@ use tempfile::TempDir;
 const ID: &str = "0123456789abcdef0123456789abcdef01234567";
 const OTHER_ID: &str = "fedcba9876543210fedcba9876543210fedcba98";
 
-/// Nothing that a test waits for takes as long.
+/// No wait of a test takes as long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A request as it is sent.
+/// A request as sent.
 fn request(line: &str) -> Vec<u8> {
     let words: Vec<&str> = line.split(' ').collect();
     let word = |word: &&str| format!("${}\r\n{word}\r\n", word.len());
@@ -51,7 +51,7 @@ impl Peer {
     }
 
     fn send(&self, bytes: impl AsRef<[u8]>) {
-        // The other end may have closed the connection, which is what some tests are about.
+        // The peer may have closed the connection, as some tests expect.
         let _ = self.reader.get_ref().write_all(bytes.as_ref());
     }
 
@@ -87,7 +87,7 @@ impl Peer {
         self.read()
     }
 
-    /// Reads requests until this one.
+    /// Reads requests up to `line`.
     fn expect(&mut self, line: &str) {
         let began = Instant::now();
         loop {
@@ -100,7 +100,7 @@ impl Peer {
         }
     }
 
-    /// Waits until the other end has closed the connection.
+    /// Waits until the peer has closed the connection.
     fn expect_end(&mut self) {
         let mut rest = Vec::new();
         let _ = self.reader.read_to_end(&mut rest);
@@ -125,8 +125,8 @@ impl Primary {
         Peer::new(self.listener.accept().unwrap().0)
     }
 
-    /// Accepts a connection whose handshake ends with this request: not those of a server that has
-    /// stopped since.
+    /// Accepts a connection with a handshake that ends with this request: not a connection of a
+    /// server stopped since.
     fn shake(&self, psync: &str) -> Peer {
         loop {
             let mut peer = self.accept();
@@ -146,7 +146,7 @@ impl Primary {
         }
     }
 
-    /// Accepts a connection, and sends these values as they are at offset 100.
+    /// Accepts a connection, and sends these values as of offset 100.
     fn sync(&self, psync: &str, keys: &[(&str, &str, Option<i64>)]) -> Peer {
         let peer = self.shake(psync);
         let values = values(keys);
@@ -211,7 +211,7 @@ impl Here {
         line.unwrap_or_default().trim_end().to_string()
     }
 
-    /// Waits until a reply is this one.
+    /// Waits until a reply is as expected.
     fn wait_for(&mut self, line: &str, expected: &str) {
         self.wait_until(&format!("{line} replies {expected}"), |here| here.ask(line) == expected);
     }

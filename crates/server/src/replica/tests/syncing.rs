@@ -1,4 +1,4 @@
-//! The handshake, the values, and what becomes of an import that ends there.
+//! The handshake, the values, and imports that end at these stages.
 
 use super::*;
 
@@ -28,7 +28,7 @@ fn values_are_loaded_and_clients_read_them_but_write_nothing() {
     peer.send(second);
     here.wait_for("GET a", "1");
     here.wait_until("a link", |here| here.info("master_link_status") == "up");
-    // What has expired is not served, and is there until the primary removes it.
+    // Expired keys are not served, and exist until the primary removes them.
     assert_eq!(here.ask("EXISTS gone"), ":0");
     assert_eq!(here.ask("DBSIZE"), ":2");
     for line in
@@ -53,7 +53,7 @@ fn values_are_loaded_and_clients_read_them_but_write_nothing() {
     drop(peer);
 }
 
-/// Without a length the values end with a mark, also if that is cut on its way.
+/// Without a length the values end with a mark, even if the mark is cut on the way.
 #[test]
 fn values_of_unknown_length_end_with_their_mark() {
     let mark = "m".repeat(40);
@@ -68,7 +68,7 @@ fn values_of_unknown_length_end_with_their_mark() {
         peer.send(first);
         std::thread::sleep(Duration::from_millis(20));
         peer.send(second);
-        // The stream begins when this server has told that it is there.
+        // The stream begins after the first acknowledgement of this server.
         assert_eq!(peer.read(), "REPLCONF ACK 100");
         peer.send(requests(&["SELECT 0", "APPEND a n"]));
         here.wait_for("STRLEN a", ":101");
@@ -177,7 +177,7 @@ fn an_import_begins_on_an_empty_database() {
         assert_eq!(here.ask("FUNCTION FLUSH"), "+OK");
     }
     here.wait_for(&line, "+OK");
-    // The end before the values are whole removes them.
+    // An end before the values are whole removes the values.
     let _peer = primary.shake("PSYNC ? -1");
     assert_eq!(here.ask("REPLICAOF NO ONE"), "+OK");
     assert_eq!(here.ask("DBSIZE"), ":0");
@@ -211,7 +211,7 @@ fn the_setting_begins_an_import_once() {
     );
 }
 
-/// The import that a restart finds goes on, from where a client has directed it.
+/// A restart continues the import, from the primary set by a client.
 #[test]
 fn a_restart_goes_on_with_the_primary_of_the_import() {
     let (first, second) = (Primary::new(), Primary::new());
@@ -228,7 +228,7 @@ fn a_restart_goes_on_with_the_primary_of_the_import() {
     assert_eq!(here.ask("CONFIG GET replicaof"), format!("replicaof 127.0.0.1 {}", second.port()));
 }
 
-/// An import that was ended before all values were there does not begin again.
+/// An import ended before all values were loaded does not begin again.
 #[test]
 fn the_end_before_all_values_are_there_outlasts_a_restart() {
     let primary = Primary::new();

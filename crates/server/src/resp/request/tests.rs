@@ -7,7 +7,7 @@ const LIMITS: Limits = Limits { arguments: 1 << 20, argument_bytes: 512 << 20 };
 
 type Requests = Vec<Vec<Vec<u8>>>;
 
-/// Parses pieces of input as a connection does: what is complete is taken off.
+/// Parses pieces of input as a connection does: complete requests are taken off.
 fn parse(pieces: &[&[u8]]) -> (Requests, Option<ProtocolError>) {
     let (mut parser, mut input, mut requests) = (Parser::default(), Vec::new(), Vec::new());
     for piece in pieces {
@@ -44,7 +44,7 @@ fn requests_of_both_kinds() {
     assert_eq!(parse(&bytes), (requests, None));
 }
 
-/// A client that has sent one large request, and then sleeps, costs no memory.
+/// A client with a single large request, asleep since, costs no memory.
 #[test]
 fn the_room_of_a_large_request_is_freed() {
     let kept = |count: usize| {

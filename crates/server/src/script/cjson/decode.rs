@@ -4,10 +4,10 @@ use super::{DEEPEST, JsonSettings};
 use crate::script::library::LibraryError;
 use mlua::{Lua, LuaString, Value};
 
-/// The value that a text is.
+/// Decodes a text to its value.
 ///
 /// # Errors
-/// What is wrong, and where.
+/// The fault, and its place.
 pub fn decode(lua: &Lua, own: &JsonSettings, text: &[u8]) -> Result<Value, LibraryError> {
     // JSON in UTF-16 or UTF-32.
     if text.len() >= 2 && (text[0] == 0 || text[1] == 0) {
@@ -37,7 +37,7 @@ impl JsonParser<'_> {
         }
     }
 
-    /// The error of what stands at this place, by the name of its token.
+    /// The error for the token at this place, with the name of the token.
     fn unexpected(&self, wanted: &str) -> LibraryError {
         let found = match self.text.get(self.at) {
             None => "T_END",
@@ -257,7 +257,7 @@ impl JsonParser<'_> {
     }
 }
 
-/// The number that a text begins with, in all forms of C, and its length.
+/// The number at the start of a text, in all forms of C, and its length.
 fn longest_number(text: &str) -> (Option<f64>, usize) {
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
     let sign = if text.starts_with('-') { -1.0 } else { 1.0 };
@@ -283,7 +283,7 @@ fn longest_number(text: &str) -> (Option<f64>, usize) {
     }
 }
 
-/// The length of the decimal number that a text begins with: digits, a point, an exponent.
+/// The length of the decimal number at the start of a text: digits, a point, an exponent.
 fn decimal_length(text: &[u8]) -> usize {
     let digits = |from: usize| text[from..].iter().take_while(|byte| byte.is_ascii_digit()).count();
     let whole = digits(0);

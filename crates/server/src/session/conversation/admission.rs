@@ -1,4 +1,4 @@
-//! Whether a client may run what it asks for.
+//! Whether a client may run its requests.
 
 use super::Conversation;
 use super::transactions::tries_to_log_in;
@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use std::time::Instant;
 
 impl Conversation {
-    /// Whether nothing is said against a request that runs with its neighbours.
+    /// Whether there is no objection to a request that runs with its neighbours.
     #[inline]
     pub(super) fn is_admitted(&mut self, shared: &Shared, request: &Request) -> bool {
         self.is_allowed(&shared.access, request)
@@ -42,8 +42,8 @@ impl Conversation {
             && login.sort_refusal(access, &args).is_none()
     }
 
-    /// What is replied to a request that the client may not run; it is noted for ACL LOG. `command`
-    /// is `None` if it is not built.
+    /// Returns the reply to a forbidden request, which is noted for ACL LOG. `command` is `None` if
+    /// the command is not built.
     pub(super) fn refused(
         &mut self,
         shared: &Shared,
@@ -55,7 +55,7 @@ impl Conversation {
             return None;
         }
         let args: SmallVec<[&[u8]; 8]> = request.arguments(&self.input);
-        // What Redis does not have either, is told by that.
+        // A command unknown to Redis too gets another error.
         let named = names::of_request(&args)?;
         let is_free = command.is_some_and(|command| command.has(NO_AUTH));
         if self.client.login.is_missing(access) && !is_free {
@@ -75,8 +75,8 @@ impl Conversation {
         })
     }
 
-    /// Whether an attempt to log in, or an EXEC with one, has to wait: too many from its address
-    /// have failed.
+    /// Whether an attempt to log in, or an EXEC with an attempt, has to wait: too many attempts
+    /// from the address have failed.
     pub(super) fn holds(&mut self, access: &Access, request: &Request) -> bool {
         let Some(name) = request.place().map(|at| catalogue::all()[at].name) else { return false };
         let tries = match &self.client.multi {
@@ -88,7 +88,7 @@ impl Conversation {
         }
         let now = Instant::now();
         match self.held.take() {
-            // It has waited.
+            // The attempt has waited.
             Some(until) if until <= now => false,
             Some(until) => {
                 self.held = Some(until);

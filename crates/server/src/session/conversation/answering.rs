@@ -1,5 +1,5 @@
-//! Requests that do not run in a transaction with their neighbours: commands on the connection or
-//! the server, and errors.
+//! Requests outside of the transactions of their neighbours: commands on the connection or the
+//! server, and errors.
 
 use super::{Client, Conversation, MOST_WATCHED, Silence, Turn};
 use crate::catalogue::{self, Command, Phase, names};
@@ -19,12 +19,12 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 impl Conversation {
-    /// Replies to a request outside of a run; false if it has become a run, whose replies come
-    /// later.
+    /// Replies to a request outside of a run; false if the request has become a run, whose replies
+    /// are written later.
     pub(super) fn answer(&mut self, turn: &mut Turn<'_>, request: Request) -> bool {
         let place = request.place();
         let command = place.map(|at| &catalogue::all()[at]);
-        // What is said against the request itself comes before what its user may not do.
+        // Errors of the request itself have precedence over missing rights of its user.
         let has_arity = command.is_none() || request.has_arity();
         let refused = command.filter(|_| has_arity).and_then(|command| {
             let unknown = no_such_subcommand(&request.arguments(&self.input));
@@ -34,8 +34,7 @@ impl Conversation {
             _ if refused.is_some() => refused,
             None => {
                 let arguments = request.arguments(&self.input);
-                // A browser that was made to send commands: it sends more of them if it is
-                // answered.
+                // A browser made to send commands: it would send more commands if it were answered.
                 if ["post", "host:"].iter().any(|w| arguments[0].eq_ignore_ascii_case(w.as_bytes()))
                 {
                     self.client.is_closing = true;
@@ -90,7 +89,7 @@ impl Conversation {
         true
     }
 
-    /// Why a live import refuses a request, one that MULTI queues included.
+    /// Why a live import refuses a request, also a request that MULTI queues.
     fn refusal_in_import(
         &self,
         shared: &Shared,
@@ -101,12 +100,12 @@ impl Conversation {
             return None;
         }
         let writes = names::writes(request.place()?, &request.arguments(&self.input));
-        // What works on no data is not refused while values are loaded.
+        // A command on no data is not refused while values are loaded.
         let is_on_data = command.phase == Phase::Data || command.has(catalogue::READ);
         shared.live_import.refusal(writes).filter(|_| writes || is_on_data)
     }
 
-    /// Replies an error to a request that is not run, nor queued: EXEC will run none.
+    /// Replies an error to a request neither run nor queued: EXEC will run none.
     fn reject(&mut self, shared: &Shared, request: &Request, text: String) {
         let command = request.place().map(|at| &catalogue::all()[at]);
         let is_exec = command.is_some_and(|command| command.name == "exec");
@@ -128,8 +127,8 @@ impl Conversation {
         Reply::new(self.replies.buffer(), self.client.is_resp3).error(&text);
     }
 
-    /// Appends the reply of a command that runs outside of transactions, perhaps one of EXEC, whose
-    /// reply begins at `exec`.
+    /// Appends the reply of a command outside of transactions, perhaps in an EXEC, whose reply
+    /// begins at `exec`.
     pub(super) fn run_local(
         &mut self,
         (shared, session): (&Arc<Shared>, Option<&mut Session>),
@@ -137,12 +136,12 @@ impl Conversation {
         request: &Request,
         exec: Option<usize>,
     ) {
-        // CLIENT LIST tells of the buffer as it is while the command runs.
+        // CLIENT LIST shows the buffer as it is while the command runs.
         self.client.entry.input.store(self.input.len() as u64, Relaxed);
         let args: SmallVec<[&[u8]; 8]> = request.arguments(&self.input);
         let (client, job) = (&mut self.client, &mut self.job);
         let (resp3, now_ms) = (client.is_resp3, shared.clock.now_ms());
-        // What is dropped waits for no client.
+        // Dropped replies wait for no client.
         let is_silent = client.silence != Silence::None;
         let most = if is_silent { 0 } else { client.most_output(&shared.settings.output_limits) };
         let started = Instant::now();
@@ -179,7 +178,7 @@ impl Conversation {
         self.publish(&shared.wiring.channels);
     }
 
-    /// The run is silent if the client wants no reply to its only request.
+    /// Makes the run silent if the client wants no reply to its only request.
     pub(super) fn take_silence(&mut self) {
         self.run.is_silent = self.client.silence != Silence::None;
         if self.client.silence == Silence::This {
@@ -188,7 +187,7 @@ impl Conversation {
     }
 }
 
-/// Whether a client may send the command that has subscribed, in version 2 of the protocol.
+/// Whether a client with subscriptions may send the command, in version 2 of the protocol.
 pub(super) fn may_listen(command: &Command) -> bool {
     matches!(command.name, "ping" | "quit" | "reset")
         || command.group == "pubsub" && command.name.ends_with("subscribe")
@@ -219,8 +218,8 @@ pub(super) fn refusal(
     None
 }
 
-/// Whether a command is refused when there is no memory left: what MULTI queues takes memory, and
-/// EXEC runs what it has queued.
+/// Whether a command is refused when there is no memory left: the commands queued by MULTI take
+/// memory, and EXEC runs them.
 fn may_use_memory(client: &Client, command: &Command, grows: bool) -> bool {
     match &client.multi {
         Some(multi) if command.name == "exec" => multi.queued.grows(),

@@ -1,5 +1,4 @@
-//! A conversation whose command waits for an element: nothing behind it runs before it has its
-//! reply.
+//! A conversation whose command waits for an element: no later command runs before the reply.
 
 use super::{Conversation, Turn};
 use crate::catalogue;
@@ -14,11 +13,11 @@ use hyades_platform::broken;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-/// A command that waits.
+/// A waiting command.
 pub(super) struct Blocked {
     request: Request,
     places: Places,
-    /// When it stops waiting.
+    /// The end of the wait.
     deadline: Option<Instant>,
     is_silent: bool,
 }
@@ -29,7 +28,7 @@ impl Conversation {
         self.blocked.is_some()
     }
 
-    /// When the command that waits stops waiting: [`Conversation::run`] has to be called then.
+    /// When the wait of the command ends: [`Conversation::run`] has to be called then.
     pub fn deadline(&self) -> Option<Instant> {
         if self.held.is_some() {
             return self.held;
@@ -37,7 +36,7 @@ impl Conversation {
         self.blocked.as_ref()?.deadline
     }
 
-    /// Whether the command that waits, if there is one, has to be looked at.
+    /// Whether the waiting command, if there is one, has to be looked at.
     pub(super) fn is_due(&self) -> bool {
         self.blocked.as_ref().is_some_and(|blocked| {
             blocked.places.is_called()
@@ -46,7 +45,7 @@ impl Conversation {
         })
     }
 
-    /// A command has run that may wait: it does, or it has replied.
+    /// Begins the wait of a command, or ends the wait of a command that has replied.
     pub(super) fn settle_waiting(&mut self, shared: &Shared, wait: Option<Wait>) {
         let Some(wait) = wait else { return self.unblock() };
         if self.blocked.is_some() {
@@ -59,13 +58,13 @@ impl Conversation {
         self.blocked = Some(Blocked {
             request: Request::waiting(wait.request),
             places: shared.wiring.waiting.enter(entry, wait.keys, wait.line),
-            // One beyond all time is none.
+            // A deadline beyond all time is no deadline.
             deadline: wait.timeout.and_then(|timeout| Instant::now().checked_add(timeout)),
             is_silent: wait.is_silent,
         });
     }
 
-    /// The command waits no longer.
+    /// Ends the command's wait.
     pub(super) fn unblock(&mut self) {
         if self.blocked.take().is_some() {
             self.client.entry.is_blocked.store(false, Relaxed);
@@ -73,8 +72,8 @@ impl Conversation {
         }
     }
 
-    /// The client sends nothing more. A command that waits takes nothing for it, and what is behind
-    /// that is not run; replies to what was before it are sent.
+    /// Notes that the client sends nothing more. A waiting command takes no element, and the
+    /// commands behind it are not run; earlier replies are sent.
     pub fn hang_up(&mut self) {
         let runs = !self.run.is_empty() || self.job.is_some() || self.is_waiting_for_job;
         if self.blocked.is_some() && !runs {
@@ -83,8 +82,8 @@ impl Conversation {
         }
     }
 
-    /// The log has failed: nothing will be added for which a command waits. One that was called
-    /// already runs, here or on another thread, and is refused there.
+    /// Ends the wait after a failure of the log: no element will be added. A command called already
+    /// runs, here or on another thread, and is refused there.
     pub(super) fn fail_blocked(&mut self, shared: &Shared) {
         let Some(is_silent) = self.blocked.as_ref().map(|blocked| blocked.is_silent) else {
             return;
@@ -102,7 +101,7 @@ impl Conversation {
         self.unblock();
     }
 
-    /// Ends the waiting of a command that its user may not run any more.
+    /// Ends the wait of a command that its user may not run any more.
     fn ends_refused(&mut self, shared: &Shared) -> bool {
         let Some(Blocked { request, is_silent, .. }) = &self.blocked else { return false };
         let (request, is_silent) = (request.clone(), *is_silent);
@@ -120,8 +119,8 @@ impl Conversation {
         true
     }
 
-    /// Has the command that waits run again, if it was called; replies for it, if its time has
-    /// ended. False if it goes on waiting.
+    /// Has the waiting command run again, if it was called; replies for it, if its time has ended.
+    /// False if it goes on waiting.
     pub(super) fn look_at_blocked(&mut self, turn: &Turn<'_>) -> bool {
         if !self.is_due() {
             return false;
@@ -161,11 +160,11 @@ impl Conversation {
                 turn.shared.stats.count_error(text);
                 reply.error(text);
             }
-            // Also of a command whose reply is no array, as in Redis.
+            // Also for a command with a reply other than an array, as in Redis.
             _ => reply.null_array(),
         }
         if !is_refused {
-            // It has run without an element. What it waited for takes no time.
+            // The command has run without an element. The wait counts as no time.
             self.note_ran(turn.shared, &request, Duration::ZERO, is_error);
         }
         if !is_silent {

@@ -1,16 +1,16 @@
-//! When replies leave: once their transaction is durable, or before, as the client chose.
+//! When replies leave: once their transaction is durable, or before, by the client's choice.
 
 use super::{Conversation, Silence};
 use crate::client::Durability;
 use crate::state::Shared;
 use hyades_platform::broken;
 
-/// The longest that replies are sent early, in milliseconds, under [`Durability::Second`].
+/// The longest time of early replies, in milliseconds, under [`Durability::Second`].
 const SECOND_MS: i64 = 1_000;
 
 impl Conversation {
-    /// The replies of a transaction that is not acknowledged end here. Returns the mark that its
-    /// ticket frees.
+    /// Ends the replies of a transaction not acknowledged yet. Returns the mark that the
+    /// transaction's ticket frees.
     pub(super) fn seal_transaction(&mut self, shared: &Shared, replies: usize) -> u64 {
         let now_ms = shared.clock.now_ms();
         let is_early = match self.exec_durability.unwrap_or(self.client.durability) {
@@ -24,8 +24,8 @@ impl Conversation {
         }
     }
 
-    /// Ends a reply that depends on nothing, unless the client does not want it. A client that
-    /// wants no replies gets messages.
+    /// Ends a reply that depends on nothing, unless the client does not want the reply. A client
+    /// without replies gets messages.
     pub(super) fn seal_local(&mut self, from: usize, is_message: bool) {
         if self.client.silence != Silence::None && !is_message {
             self.replies.buffer().truncate(from);

@@ -1,4 +1,4 @@
-//! What a client has sent: bytes, and the requests in them.
+//! The client's input: bytes, and the requests in them.
 
 use super::{Conversation, MOST_ARGUMENTS, MOST_RUN_BYTES, Silence};
 use crate::request::Request;
@@ -7,25 +7,25 @@ use crate::resp::request::{Limits, Parsed};
 use crate::state::Shared;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Input from this many bytes on is not copied for the job that runs it.
+/// Input from this many bytes on is not copied for its job.
 const LONG_INPUT: usize = 256 << 10;
 
 impl Conversation {
-    /// Takes bytes that the client has sent.
+    /// Takes bytes from the client.
     pub fn feed(&mut self, bytes: &[u8]) {
         if self.client.is_closing {
             return;
         }
         self.compact();
         let wanted = self.parser.wanted(self.input.len() - self.taken);
-        // A large argument grows the buffer as it arrives, not as it is announced.
+        // A large argument grows the buffer as the bytes arrive, not as the size is announced.
         self.input.reserve(bytes.len().max(wanted.min(self.input.len())));
         self.input.extend_from_slice(bytes);
         self.is_incomplete = false;
     }
 
-    /// Frees the input that was taken. Not while a run refers to it, and not before it is the
-    /// greater part: then no byte is moved more than twice.
+    /// Frees the taken input. Not while a run refers to the input, and not before the taken input
+    /// is the greater part: then no byte is moved more than twice.
     pub(super) fn compact(&mut self) {
         if self.taken == 0 || !self.run.is_empty() || self.stash.is_some() {
             return;
@@ -43,8 +43,8 @@ impl Conversation {
         self.taken = 0;
     }
 
-    /// Takes the input, but for what is behind the run's only request, if nothing else refers to it
-    /// and it is long: the job that runs it has it, and nothing is copied.
+    /// Takes the input up to the end of the run's only request, if nothing else refers to the input
+    /// and it is long: the job of the request owns the input, and nothing is copied.
     pub(super) fn take_long_input(&mut self) -> Option<Vec<u8>> {
         let is_referred_to = self.stash.is_some() || self.unfinished.is_some();
         if self.taken < LONG_INPUT || is_referred_to || !self.run.is_one_request() {
@@ -55,7 +55,7 @@ impl Conversation {
         Some(std::mem::replace(&mut self.input, rest))
     }
 
-    /// Parses a request. `None` if none is complete, or the input is no request at all.
+    /// Parses a request. `None` if no request is complete, or the input is no request at all.
     pub(super) fn parse(&mut self, shared: &Shared) -> Option<Request> {
         let limits = match self.client.login.is_missing(&shared.access) {
             true => Limits::BEFORE_LOGIN,
@@ -93,7 +93,7 @@ impl Conversation {
         None
     }
 
-    /// Ends the conversation if its input was no request: where the next one begins is unknown.
+    /// Ends the conversation if its input was no request: the begin of the next request is unknown.
     pub(super) fn end_broken(&mut self, shared: &Shared) {
         if let Some(text) = self.protocol_error.take() {
             shared.stats.count_error(&text);

@@ -1,4 +1,4 @@
-//! What is told of the commands that have run, beside those of runs, which tell it themselves.
+//! Notes of commands outside of runs; runs note their own commands.
 
 use super::Conversation;
 use crate::request::Request;
@@ -7,34 +7,34 @@ use crate::state::Shared;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-/// A command whose reply another thread makes, or EXEC, whose transaction runs.
+/// A command that another thread replies to, or an EXEC during its transaction.
 pub(super) struct Unfinished {
     request: Request,
-    /// How long it ran before.
+    /// The time of the run so far.
     time: Duration,
 }
 
 impl Conversation {
-    /// All replies that were not sent.
+    /// All replies not sent.
     #[cfg(feature = "torture")]
     pub fn written(&self) -> Vec<u8> {
         self.replies.written()
     }
 
-    /// The command goes on elsewhere.
+    /// Notes the continuation of a command elsewhere.
     pub(super) fn begin_unfinished(&mut self, request: Request, time: Duration) {
         let request = request.into_owned(&self.input);
         self.unfinished = Some(Unfinished { request, time });
     }
 
-    /// What went on elsewhere has ended, after this time there.
+    /// Notes the end of the command, after `time` elsewhere.
     pub(super) fn end_unfinished(&mut self, shared: &Shared, time: Duration, is_error: bool) {
         if let Some(Unfinished { request, time: before }) = self.unfinished.take() {
             self.note_ran(shared, &request, before + time, is_error);
         }
     }
 
-    /// A command has run outside of transactions.
+    /// Notes a command outside of transactions.
     pub(super) fn note_ran(
         &mut self,
         shared: &Shared,

@@ -8,7 +8,7 @@ use crate::state::pause::{PauseMode, PausedClient};
 use std::sync::atomic::Ordering::Relaxed;
 
 impl Conversation {
-    /// Whether a request has to wait for the end of a pause. One that is an error does not.
+    /// Whether a request has to wait for the end of a pause. An invalid request does not.
     pub(super) fn is_paused(&mut self, turn: &Turn<'_>, request: &Request) -> bool {
         let mode = turn.shared.limits.pause.running().map(|(mode, _)| mode);
         let waits = mode.is_some_and(|mode| {
@@ -18,12 +18,12 @@ impl Conversation {
         waits
     }
 
-    /// Whether a run that was collected before a pause began has to wait for its end.
+    /// Whether a run collected before a pause has to wait for the end of the pause.
     pub(super) fn is_run_paused(&mut self, turn: &Turn<'_>) -> bool {
         let mode = turn.shared.limits.pause.running().map(|(mode, _)| mode);
         let waits = mode.is_some_and(|mode| {
             let publishes = || self.locals.iter().any(|(_, request)| self.may_write(request));
-            // It is refused if the log has failed, and does not wait for that.
+            // After a failure of the log the run is refused without a wait.
             (mode == PauseMode::All || self.run.has_writes() || publishes())
                 && turn.shared.store.log_failure().is_none()
         });
@@ -31,7 +31,7 @@ impl Conversation {
         waits
     }
 
-    /// Whether it waits for the end of a pause.
+    /// Whether the client waits for the end of a pause.
     pub fn is_set_aside(&self) -> bool {
         self.paused.is_some()
     }
@@ -43,7 +43,7 @@ impl Conversation {
         }
     }
 
-    /// Whether nothing is said against a request before it is run.
+    /// Whether there is no objection to a request before its run.
     fn is_right(&mut self, turn: &Turn<'_>, request: &Request) -> bool {
         let Some(command) = request.place().map(|at| &catalogue::all()[at]) else { return false };
         request.has_arity()
@@ -52,7 +52,7 @@ impl Conversation {
             && refusal(&self.client, command, request.grows(&self.input), turn).is_none()
     }
 
-    /// Whether others would notice that it has run.
+    /// Whether other clients would notice the request.
     fn may_write(&self, request: &Request) -> bool {
         let Some(place) = request.place() else { return false };
         let command = &catalogue::all()[place];

@@ -1,4 +1,4 @@
-//! What a conversation publishes and receives.
+//! Messages from and to the client of a conversation.
 
 use super::{Conversation, MOST_UNSENT};
 use crate::clients::channels::{Channels, Delivery, Publication};
@@ -12,19 +12,19 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::vec::IntoIter;
 
-/// Most messages and lines that are handed on before other connections have their turn.
+/// Most messages and lines handed on before other connections have their turn.
 const MOST_DELIVERED: usize = 1_024;
 
-/// What waits for what its sender was told before: one or more, in their order.
+/// Messages that wait for the earlier replies of their sender: one or more, in their order.
 enum Outgoing {
     Messages(Arc<Channels>, IntoIter<Publication>),
     Lines(Arc<Monitors>, IntoIter<MonitorLine>),
-    /// And the number of the client that has written.
+    /// With the number of the client that has written.
     Changed(Arc<Tracking>, IntoIter<Changed>, u64),
 }
 
 impl Outgoing {
-    /// Delivers the first one. False if there is none.
+    /// Delivers the first message. False if there is none.
     fn deliver_next(&mut self) -> bool {
         match self {
             Outgoing::Messages(channels, messages) => {
@@ -41,7 +41,7 @@ impl Outgoing {
     }
 }
 
-/// Messages and lines, with the mark of the transaction that they wait for.
+/// Messages and lines, with the mark of their transaction.
 #[derive(Default)]
 pub(super) struct Outbox {
     outgoing: VecDeque<(u64, Outgoing)>,
@@ -59,12 +59,12 @@ impl Outbox {
 }
 
 impl Conversation {
-    /// Whether all that it has published was handed to the subscribers.
+    /// Whether all published messages were handed to the subscribers.
     pub fn has_delivered(&self) -> bool {
         self.outbox.count == 0
     }
 
-    /// Whether something that it has published is on disk, and was not handed on yet.
+    /// Whether a published message is on disk, and was not handed on yet.
     pub fn has_deliverable(&self) -> bool {
         let first = self.outbox.outgoing.front();
         first.is_some_and(|(mark, _)| self.is_deliverable(*mark))
@@ -80,8 +80,8 @@ impl Conversation {
         self.outbox.count
     }
 
-    /// Takes what the last command has published: it is delivered when the replies so far, and
-    /// those of the transaction whose replies are being written, are on disk.
+    /// Takes the messages published by the last command: delivered when the replies so far, and the
+    /// replies of the transaction being written, are on disk.
     pub(super) fn publish(&mut self, channels: &Arc<Channels>) {
         if !self.client.published.is_empty() {
             let published = std::mem::take(&mut self.client.published);
@@ -95,7 +95,7 @@ impl Conversation {
         self.outbox.add(mark, count, outgoing);
     }
 
-    /// Takes lines for the clients that monitor, as [`Conversation::publish`].
+    /// Takes lines for monitoring clients, as [`Conversation::publish`].
     pub(super) fn tell_monitors(&mut self, shared: &Shared, lines: Vec<MonitorLine>) {
         if !lines.is_empty() {
             let (mark, count) = (self.replies.next_mark(), lines.len());
@@ -104,14 +104,14 @@ impl Conversation {
         }
     }
 
-    /// Takes the messages of keys that a transaction has written, as [`Conversation::publish`].
+    /// Takes the messages of a transaction's written keys, as [`Conversation::publish`].
     pub(super) fn publish_events(&mut self, shared: &Shared, events: Events) {
         if !events.is_empty() && shared.wiring.channels.is_heard() {
             self.add_messages(&shared.wiring.channels, events);
         }
     }
 
-    /// Takes what a transaction has written, for clients that track, as [`Conversation::publish`].
+    /// Takes the writes of a transaction, for tracking clients, as [`Conversation::publish`].
     pub(super) fn tell_trackers(&mut self, shared: &Shared, changed: Changed) {
         if !matches!(changed, Changed::Nothing) {
             let pieces = changed.pieces();
@@ -121,8 +121,8 @@ impl Conversation {
         }
     }
 
-    /// The client has the reply of commands that another thread has run. It is told of the keys
-    /// that were written meanwhile: what it was told of them may stand in front of the reply.
+    /// Tells the client of keys written while another thread ran its commands, once the client has
+    /// the reply: earlier messages about the keys may stand in front of the reply.
     pub(super) fn tell_reads(&self, shared: &Shared, keys: &[Vec<u8>]) {
         let (tracking, entry) = (&shared.wiring.tracking, &self.client.entry);
         for key in keys.iter().filter(|key| !tracking.remembers(entry, key)) {
@@ -130,7 +130,7 @@ impl Conversation {
         }
     }
 
-    /// Whether a client that tracks, or stands in for one, is told in its version of the protocol.
+    /// Whether a tracking client, or its substitute, is told in its version of the protocol.
     fn hears_of_writes(&self, what: &Invalidation, in_place: bool) -> bool {
         match (self.client.is_resp3, what) {
             (true, _) => in_place || self.client.tracks.is_some(),
@@ -139,7 +139,8 @@ impl Conversation {
         }
     }
 
-    /// Delivers what is on disk, some of it if it is much: see [`Conversation::has_deliverable`].
+    /// Delivers the messages that are on disk, a bounded number: see
+    /// [`Conversation::has_deliverable`].
     pub fn deliver(&mut self) {
         let mut left = MOST_DELIVERED;
         while left > 0 && self.has_deliverable() {
@@ -156,17 +157,17 @@ impl Conversation {
         }
     }
 
-    /// Forgets what it has not delivered: the log has failed.
+    /// Forgets undelivered messages: the log has failed.
     pub(super) fn forget_published(&mut self) {
         self.outbox = Outbox::default();
     }
 
-    /// Whether there are messages for it, and it has read enough of those before.
+    /// Whether there are messages for the client, and enough of the earlier messages are read.
     pub fn may_receive(&self) -> bool {
         !self.client.entry.inbox.is_empty() && self.replies.unsent() < MOST_UNSENT
     }
 
-    /// Appends the messages that were published for it, as far as it reads them.
+    /// Appends the messages published for the client, as far as the client reads them.
     pub(super) fn receive(&mut self) {
         let entry = self.client.entry.clone();
         while self.may_receive() {

@@ -49,7 +49,7 @@ use proptest::prelude::*;
 use std::task::Waker;
 use tempfile::TempDir;
 
-/// A database that conversations share.
+/// A database shared by conversations.
 struct House {
     shared: Arc<Shared>,
     session: Session,
@@ -58,7 +58,7 @@ struct House {
 }
 
 impl House {
-    /// With a log that is written only by [`House::write_log`], if `stepped`.
+    /// Makes a database, with a log written only by [`House::write_log`], if `stepped`.
     fn new(stepped: bool) -> House {
         let dir = tempfile::tempdir_in("/dev/shm").unwrap();
         let settings = Settings::from_arguments(&["--enable-debug-command", "yes"]).unwrap();
@@ -83,7 +83,7 @@ impl House {
         self.client_since(0)
     }
 
-    /// One that has connected at this time, in milliseconds since 1970.
+    /// Makes a client that connected at the time `ms`, in milliseconds since 1970.
     fn client_since(&self, ms: i64) -> Conversation {
         let id = self.shared.clients.next_id();
         let addresses = ("127.0.0.1:1".to_string(), "127.0.0.1:2".to_string());
@@ -93,7 +93,7 @@ impl House {
         Conversation::new(&self.shared.access, entry)
     }
 
-    /// Runs what was fed, until there is nothing to run without an acknowledgement.
+    /// Runs the fed input, until there is nothing to run without an acknowledgement.
     fn run(&mut self, conversation: &mut Conversation, number: usize) {
         loop {
             let mut parked = Vec::new();
@@ -119,7 +119,7 @@ impl House {
         while (0..log.streams()).any(|stream| log.step(stream)) {}
     }
 
-    /// Feeds a client's bytes and returns all replies, once they are durable.
+    /// Feeds a client's bytes and returns all replies, once the replies are durable.
     fn say(&mut self, conversation: &mut Conversation, bytes: &[u8]) -> String {
         String::from_utf8_lossy(&self.replies(conversation, bytes)).replace("\r\n", " ")
     }
@@ -150,7 +150,7 @@ fn take(conversation: &mut Conversation) -> String {
     String::from_utf8_lossy(&output).replace("\r\n", " ")
 }
 
-/// Each line of the left is an inline command; the right is all its replies.
+/// Each line of the left is an inline command; the right is all replies of the command.
 fn transcript(lines: &[(&str, &str)]) {
     let mut house = House::new(false);
     let mut client = house.client();
@@ -167,15 +167,15 @@ fn an_ok_leaves_when_it_is_durable_and_not_before() {
     writer.feed(b"SET a 1\r\n");
     house.run(&mut writer, 0);
     assert_eq!((take(&mut writer), house.queue.len()), (String::new(), 1));
-    // What another client reads of it waits with it, even that a key does not exist waits for
-    // nothing.
+    // Another client's reads of the write wait with it; the reply that a key does not exist waits
+    // for nothing.
     reader.feed(b"GET b\r\n");
     house.run(&mut reader, 1);
     assert_eq!(take(&mut reader), "$-1 ");
     reader.feed(b"GET a\r\n");
     house.run(&mut reader, 1);
     assert_eq!(take(&mut reader), "");
-    // An error that was seen is as good as a value.
+    // An error is as good as a value.
     reader.feed(b"INCRBY a x\r\nSET a 1 NX\r\n");
     house.run(&mut reader, 1);
     assert_eq!(take(&mut reader), "");
@@ -192,7 +192,7 @@ fn an_ok_leaves_when_it_is_durable_and_not_before() {
     assert!(house.queue.is_empty());
     assert_eq!(take(writer), "+OK ");
     assert_eq!(take(reader), "$1 1 -ERR value is not an integer or out of range $-1 ");
-    // Now it is durable, and reading it waits for nothing.
+    // Now the write is durable, and a read waits for nothing.
     reader.feed(b"GET a\r\n");
     house.run(reader, 1);
     assert_eq!(take(reader), "$1 1 ");
@@ -229,7 +229,7 @@ fn a_log_failure_is_told_to_those_that_wait() {
     let said = take(&mut client);
     assert!(said.starts_with("+PONG -OUTCOMEUNKNOWN the log failed"), "{said}");
     assert_eq!(said.matches("OUTCOMEUNKNOWN").count(), 2);
-    // It is told of what it sends behind that, and one that waits for an element of that as well.
+    // The client is told of its later commands, and a client that waits for an element as well.
     client.feed(b"SET a 2\r\n");
     house.run(&mut client, 0);
     assert_eq!(take(&mut client), "-MISCONF the disk is gone ");

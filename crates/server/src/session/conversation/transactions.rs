@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
-/// Most bytes of memory that the commands take which MULTI queues. (Tests do with less.)
+/// Most bytes of memory of the commands queued by MULTI. (Tests do with less.)
 const MOST_QUEUED: usize = if cfg!(test) { 1 << 20 } else { 256 << 20 };
 
 /// Whether a command with this number of arguments may log in.
@@ -25,13 +25,13 @@ pub(super) fn tries_to_log_in(name: &str, arguments: usize) -> bool {
     name == "auth" || name == "hello" && arguments > 2
 }
 
-/// Whether a command begins something that takes a while, and replies before that is done.
+/// Whether a command begins work that takes a while, and replies before the work is done.
 fn is_begun_at_once(name: &str) -> bool {
     matches!(name, "bgrewriteaof" | "bgsave")
 }
 
 impl Conversation {
-    /// MULTI, and what follows it up to EXEC. False if EXEC has become a run.
+    /// Runs MULTI, and the commands behind it up to EXEC. False if EXEC has become a run.
     pub(super) fn multi(
         &mut self,
         turn: &mut Turn<'_>,
@@ -71,7 +71,7 @@ impl Conversation {
         })
     }
 
-    /// Queues a command behind MULTI. If it cannot be there, EXEC runs none.
+    /// Queues a command behind MULTI. If the command is not allowed there, EXEC runs none.
     fn queue(
         &mut self,
         turn: &Turn<'_>,
@@ -89,7 +89,7 @@ impl Conversation {
             // EXEC has not run yet.
             || matches!(name, "hyades.last" | "hyades.rollback")
             || name.ends_with("subscribe")
-            // Each attempt has to wait by itself, if it has to; EXEC waits for one.
+            // Each attempt has to wait by itself, if at all; EXEC waits for one.
             || logs_in && multi.logs_in
             || silences;
         if is_out_of_place {
@@ -119,18 +119,18 @@ impl Conversation {
         Ok(true)
     }
 
-    /// Drops what MULTI has queued, and what WATCH has seen.
+    /// Drops the commands queued by MULTI, and the keys watched by WATCH.
     pub(super) fn drop_transaction(&mut self) {
         self.client.multi = None;
         self.client.entry.queued.store(-1, Relaxed);
         self.client.watched.clear();
     }
 
-    /// Ends what MULTI has begun.
+    /// Ends the state that MULTI has begun.
     fn end_multi(&mut self, turn: &Turn<'_>, name: &str) -> Result<bool, Cow<'static, str>> {
         let multi = self.client.multi.take().expect("it was found");
         self.client.entry.queued.store(-1, Relaxed);
-        // Whatever becomes of it, its keys are not watched any more.
+        // Whatever the outcome of the command, the keys are not watched any more.
         let watched = std::mem::take(&mut self.client.watched);
         let mut reply = Reply::new(self.replies.buffer(), self.client.is_resp3);
         match name {
@@ -156,7 +156,7 @@ impl Conversation {
                 let (login, entry) = (&mut self.client.login, &self.client.entry);
                 let all = self.locals.iter_mut().map(|(_, request)| request);
                 refuse_queued(turn.shared, login, entry, all, b"");
-                // It stands in front of commands, and is about all of them.
+                // CLIENT CACHING stands in front of commands, and is about all of them.
                 let names_all = |request: &Request| {
                     let args = request.arguments(b"");
                     is(args[0], "CLIENT") && args.get(1).is_some_and(|word| is(word, "CACHING"))
@@ -184,8 +184,8 @@ impl Conversation {
         Ok(true)
     }
 
-    /// The commands of the transaction, those refused that the client may not run any more. Where
-    /// there are many, that is looked at where they are run.
+    /// Returns the commands of the transaction; a command that the client may not run any more is
+    /// refused. Many commands are checked where they are run.
     fn admit_queued(&mut self, shared: &Shared, queued: QueuedCommands) -> ExecCommands {
         if queued.is_long() {
             return ExecCommands::Many(queued);
@@ -196,9 +196,9 @@ impl Conversation {
         ExecCommands::Few(few, input)
     }
 
-    /// Runs the commands of MULTI that are no part of its transaction, which has committed, and
-    /// puts their replies between those of the transaction. `from` is where the reply of EXEC
-    /// begins, and `ends` are those of its parts: none if the transaction has not run.
+    /// Runs the commands of MULTI outside of its committed transaction, and puts their replies
+    /// between the replies of the transaction. `from` is the begin of EXEC's reply, and `ends` are
+    /// the ends of its parts: none if the transaction has not run.
     pub(super) fn run_locals(&mut self, shared: &Arc<Shared>, from: usize, ends: &[usize]) {
         let locals = std::mem::take(&mut self.locals);
         let Some((head, mut ends)) = ends.split_first().filter(|_| !locals.is_empty()) else {
@@ -238,16 +238,16 @@ impl Conversation {
             shared.stats.commands.reject(request, &[]);
             return Reply::new(self.replies.buffer(), self.client.is_resp3).error(text);
         }
-        // HYADES.DURABILITY is about this EXEC, and nothing waits within it.
+        // HYADES.DURABILITY is about this EXEC, and nothing waits within the EXEC.
         let own = self.client.durability;
         self.client.durability = self.exec_durability.unwrap_or(own);
-        // That of EXEC itself.
+        // The unfinished EXEC itself.
         let exec = self.unfinished.take();
         self.run_local((shared, None), run, request, Some(begin));
         let of_exec = std::mem::replace(&mut self.client.durability, own);
         self.exec_durability = Some(of_exec);
         self.client.waits_for_disk = false;
-        // What it was told early, or is to be told so, need not be on disk.
+        // Writes told early, or to be told early, need not be on disk.
         let is_early =
             [own, of_exec].iter().any(|durability| *durability != Durability::Acknowledged);
         if name == "waitaof" && is_early && self.replies.buffer()[from] == b'*' {

@@ -10,31 +10,31 @@ use crate::request::Request;
 use crate::resp::reply::{Reply, TOO_LONG_FOR_CLIENT, TOO_LONG_FOR_LOOP};
 use hyades::{Abort, Transaction};
 
-/// The keys of this many commands are announced at once: what is fetched for many more is out of
-/// the cache when its command runs.
+/// The keys of this many commands are announced at once: with many more, fetched rows are out of
+/// the cache before their command runs.
 const ANNOUNCED: usize = 64;
 
 /// The commands of a transaction.
 pub struct Commands<'a> {
-    /// The database of its client.
+    /// The client's database.
     pub database: u32,
     /// The commands.
     pub requests: &'a [Request],
-    /// What those refer to that do not have their arguments.
+    /// The arguments, except arguments that requests own themselves.
     pub input: &'a [u8],
-    /// They are those of EXEC.
+    /// The EXEC of the commands.
     pub exec: Option<&'a Exec>,
-    /// Their client.
+    /// The commands' client.
     pub caller: &'a Caller<'a>,
-    /// Those whose keys are remembered.
+    /// The commands whose keys are remembered.
     pub remembered: Remembered,
 }
 
-/// Runs requests one after the other, and returns how many. Requests that do not belong together
-/// end where there is no room for replies, or where the loop would be held up; if that is at the
-/// first one, or if they belong together, they are [`Ended::TooMuch`]. An error takes back its own
-/// command alone, or all where EXEC is to do so; a reply of EXEC that is too long for its client
-/// takes back none.
+/// Runs requests one after the other, and returns their number. Requests that do not belong
+/// together end where there is no room for replies, or where the loop would be held up; if this
+/// happens at the first request, or if the requests belong together, the result is
+/// [`Ended::TooMuch`]. An error takes back its own command alone, or all commands if EXEC asks for
+/// a rollback; a reply of EXEC too long for its client takes back none.
 pub fn run_all(
     tx: &Transaction<'_>,
     context: Context<'_>,
@@ -91,23 +91,23 @@ pub fn run_all(
 
 /// Why a command of a transaction is taken back.
 enum Failure {
-    /// The client gets this error, and the commands behind it go on.
+    /// The client gets the error, and the commands behind it go on.
     Error(String),
-    /// It is too much for an event loop.
+    /// The command is too much for an event loop.
     TooMuch,
 }
 
-/// The command of a transaction whose turn it is.
+/// The next command of a transaction.
 struct NextCommand<'a, 't> {
     space: &'a Keyspace<'t>,
     commands: &'a Commands<'a>,
-    /// Its number in the transaction, from 0 on.
+    /// The command's number in the transaction, from 0 on.
     number: usize,
 }
 
 impl NextCommand<'_, '_> {
-    /// Runs the command, which appends its reply. One that fails is taken back with its reply,
-    /// unless its error keeps what it has done.
+    /// Runs the command, which appends its reply. A failing command is taken back with its reply,
+    /// unless its error keeps the changes.
     #[inline]
     fn run(
         &self,
@@ -131,7 +131,7 @@ impl NextCommand<'_, '_> {
         if failure.is_some() {
             reply.truncate(position);
         }
-        // The client of EXEC is disconnected, and hears of none of its commands: all are done.
+        // The client of EXEC is disconnected, and hears of no command of EXEC: all are done.
         let is_done = match &failure {
             None => true,
             Some(Failure::Error(text)) => is_kept || exec.is_some() && text == TOO_LONG_FOR_CLIENT,
@@ -150,7 +150,7 @@ impl NextCommand<'_, '_> {
     }
 }
 
-/// Begins the reply of EXEC; false if what was watched has changed.
+/// Begins the reply of EXEC; false if a watched key has changed.
 fn begin_exec(
     space: &Keyspace<'_>,
     Exec { watched, others, .. }: &Exec,
@@ -160,7 +160,7 @@ fn begin_exec(
     let is_as_watched = space.are_as_watched(watched)?;
     match is_as_watched {
         true => reply.array(requests + others),
-        // That another was first is a reply as well: it waits for what was read.
+        // A lost race is a reply as well, which waits for the data read.
         false => reply.null_array(),
     }
     Ok(is_as_watched)
@@ -197,7 +197,7 @@ fn run_one(
     }
 }
 
-/// Why a command is taken back, if it is.
+/// Why a command is taken back, if at all.
 fn failure_of(
     result: Result<(), Stop>,
     is_large: bool,

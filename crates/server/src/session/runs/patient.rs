@@ -1,5 +1,5 @@
-//! Transactions that an executor runs: those that have starved, and those that are too much for an
-//! event loop.
+//! Transactions run by an executor: starved transactions, and transactions too large for an event
+//! loop.
 
 use super::wrote::{Origin, Wrote};
 use super::{Commands, Ended, Exec, run_all};
@@ -19,43 +19,43 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// A transaction that is run with retries and waiting: one command, or those of EXEC.
+/// A transaction run with retries and waiting: one command, or the commands of EXEC.
 pub struct PatientRun {
-    /// Its commands.
+    /// The commands.
     pub requests: Vec<Request>,
-    /// What those refer to that do not have their arguments.
+    /// The arguments, except arguments that requests own themselves.
     pub input: Vec<u8>,
-    /// They are those of EXEC.
+    /// The EXEC of the commands.
     pub exec: Option<Exec>,
-    /// Its commands are these, too many for a loop, if the client's user may run them.
+    /// The commands, if they are too many for a loop, with the login for refusing commands.
     pub long_exec: Option<(QueuedCommands, Login)>,
-    /// Its reply is dropped.
+    /// The reply is dropped.
     pub is_silent: bool,
-    /// It has met conflicts, and is no large transaction.
+    /// The transaction has met conflicts, and is not large.
     pub has_starved: bool,
-    /// Its client.
+    /// The client.
     pub client: Arc<ClientEntry>,
-    /// The order of its client's transactions.
+    /// The order of the client's transactions.
     pub order: SessionOrder,
-    /// The database of its client.
+    /// The client's database.
     pub database: u32,
-    /// The user of its client.
+    /// The client's user.
     pub login: Login,
-    /// Whether an error undoes all that it has done.
+    /// Whether an error undoes the whole transaction.
     pub rolls_back: bool,
     /// The commands whose keys are remembered.
     pub remembered: Remembered,
 }
 
 impl PatientRun {
-    /// Whether one of its commands is a script, which may take any time.
+    /// Whether a command is a script, which may take any time.
     pub fn has_script(&self) -> bool {
         let own = self.requests.iter().filter_map(Request::place).any(is_script);
         own || self.long_exec.as_ref().is_some_and(|(queued, _)| queued.any(is_script))
     }
 
-    /// Runs it and writes its one reply. The reply may leave once the ticket is acknowledged;
-    /// without one it depends on nothing.
+    /// Runs the transaction and writes its one reply. The reply may leave once the ticket is
+    /// acknowledged; without a ticket the reply depends on nothing.
     pub fn run(mut self, shared: &Arc<Shared>, reply: &mut Reply<'_>) -> RunEnd {
         debug_assert!(self.exec.is_some() || self.requests.len() == 1, "it has one reply");
         if let Some((queued, mut login)) = self.long_exec.take() {
@@ -124,7 +124,7 @@ impl PatientRun {
             reply.truncate(position);
             effects.borrow_mut().clear();
             wrote.clear();
-            // It may have waited for long.
+            // The transaction may have waited for long.
             let context = Context { now_ms: shared.clock.now_ms(), ..context };
             let commands = Commands { database, requests, input, exec, caller, remembered };
             run_all(tx, context, &commands, reply, wrote)

@@ -1,4 +1,4 @@
-//! What an attempt to run commands has left beside rows and replies.
+//! The results of an attempt to run commands beside rows and replies.
 
 use super::Exec;
 use crate::catalogue;
@@ -14,41 +14,41 @@ use crate::state::Shared;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
-/// What an attempt has left.
+/// The results of an attempt.
 #[derive(Default)]
 pub struct Wrote {
     /// Commands that have failed, by their places in the attempt, with their errors.
     pub failed: Vec<(usize, String)>,
-    /// How long each command took, in nanoseconds, as far as they were run.
+    /// How long each run command took, in nanoseconds.
     pub times: Vec<u64>,
     /// See [`RunEnd::exec_ends`](crate::client::RunEnd::exec_ends).
     pub ends: Vec<usize>,
-    /// What others are told of what was written.
+    /// The messages about the writes for other clients.
     pub notices: Notices,
-    /// The keys that are written are noted.
+    /// The written keys are noted.
     pub notes_keys: bool,
-    /// What clients that track are told, once it has committed.
+    /// The writes for clients that track, once the transaction has committed.
     pub changed: Changed,
     /// See [`RunEnd::read_elsewhere`](crate::client::RunEnd::read_elsewhere).
     pub read_elsewhere: Vec<Vec<u8>>,
-    /// What clients that monitor are told.
+    /// The lines for clients that monitor.
     pub lines: Vec<MonitorLine>,
-    /// What they are told of the commands of scripts, by the place of the script in the attempt.
+    /// Lines about the commands of scripts, by the place of the script in the attempt.
     script_lines: Vec<(usize, MonitorLine)>,
 }
 
-/// The sender of the commands of a run, and the input that they may be in.
+/// The sender of the commands of a run, and the input, which may hold them.
 pub struct Origin<'a> {
     /// The client.
     pub client: &'a ClientEntry,
-    /// Its database.
+    /// The client's database.
     pub database: u32,
-    /// Its input.
+    /// The client's input.
     pub input: &'a [u8],
 }
 
 impl Wrote {
-    /// Forgets all: another attempt begins.
+    /// Forgets all results: another attempt begins.
     pub fn clear(&mut self) {
         self.failed.clear();
         self.times.clear();
@@ -59,7 +59,7 @@ impl Wrote {
         self.script_lines.clear();
     }
 
-    /// Takes what others are told of what a command has written, or has run.
+    /// Takes the messages about a command after its run.
     #[inline]
     pub fn note_written(
         &mut self,
@@ -75,7 +75,8 @@ impl Wrote {
         self.notices.note(context, &catalogue::all()[place], args);
     }
 
-    /// A part of the reply ends there, between which and the next one others may have to stand.
+    /// Notes the end of a part of the reply; other replies may have to be inserted before the next
+    /// part.
     #[inline]
     pub fn end_at(&mut self, exec: Option<&Exec>, position: usize) {
         if exec.is_some_and(|exec| exec.others > 0) {
@@ -83,7 +84,7 @@ impl Wrote {
         }
     }
 
-    /// The transaction has ended with an error: the command that ran last has failed.
+    /// Notes the end of the transaction with an error: the last command to run has failed.
     pub fn fail(&mut self, text: &str) {
         self.failed.clear();
         self.failed.extend(self.times.len().checked_sub(1).map(|at| (at, text.to_string())));
@@ -91,7 +92,7 @@ impl Wrote {
         self.notices.clear();
     }
 
-    /// Applies and counts what was committed: the requests that have run.
+    /// Applies and counts the committed requests.
     pub fn count(
         &mut self,
         shared: &Shared,
@@ -133,16 +134,16 @@ impl Wrote {
     }
 }
 
-/// Measures commands that run one after the other, with one look at the clock for each.
+/// Measures commands run one after the other, with one look at the clock for each.
 pub struct Laps(Instant);
 
 impl Laps {
-    /// The first one begins.
+    /// Begins the first lap.
     pub fn start() -> Laps {
         Laps(Instant::now())
     }
 
-    /// Nanoseconds since the end of the one before.
+    /// Nanoseconds since the end of the previous lap.
     pub fn next(&mut self) -> u64 {
         let now = Instant::now();
         let time = now.duration_since(std::mem::replace(&mut self.0, now));

@@ -1,8 +1,8 @@
 //! Addresses of the names of hosts.
 //!
-//! The system's look-up of a name cannot be interrupted, and has a time of its own, which may be
-//! long. So a thread of its own does it, which is left to itself when the time is over that a
-//! client allows. Their number is bounded.
+//! The system's look-up of a name cannot be interrupted, and has its own time limit, possibly long.
+//! So a dedicated thread does the look-up, and is left alone when the client's time limit is over.
+//! The number of threads is bounded.
 
 use super::{TargetFailure, TargetPatience};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -11,14 +11,14 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Instant;
 
-/// Most look-ups that are under way: beyond them no name is looked up.
+/// Most look-ups under way: beyond the limit no name is looked up.
 const MOST_LOOKUPS: usize = 16;
 
-/// The look-ups that are under way.
+/// The look-ups under way.
 #[derive(Default)]
 pub struct Lookups(Arc<AtomicUsize>);
 
-/// One that is counted until this is dropped.
+/// A look-up, counted until dropped.
 struct CountedLookup(Arc<AtomicUsize>);
 
 impl Drop for CountedLookup {
@@ -31,7 +31,7 @@ impl Lookups {
     /// The addresses of a host.
     ///
     /// # Errors
-    /// It has none, or they are not found in time.
+    /// The host has no address, or the addresses are not found in time.
     pub fn find(
         &self,
         host: &str,
@@ -59,7 +59,7 @@ impl Lookups {
         let thread = std::thread::Builder::new().name("lookup".into()).spawn(move || {
             let found = look_up();
             drop(counted);
-            // It may not be waited for any more.
+            // The caller may have stopped waiting.
             let _ = sender.send(found);
         });
         thread.map_err(|_| TargetFailure::Unreachable)?;
@@ -89,7 +89,7 @@ mod tests {
     use std::task::Waker;
     use std::time::Duration;
 
-    /// A look-up that does not end is waited for as long as is allowed, and holds up no stop.
+    /// The wait for an endless look-up ends at its time limit, and delays no stop.
     #[test]
     fn a_name_is_not_looked_up_for_longer_than_is_allowed() {
         let shared = Shared::new(Settings::default());
@@ -119,7 +119,7 @@ mod tests {
         assert_eq!(lookups.run(&patience(120), never()), Err(TargetFailure::Unreachable));
         assert!(began.elapsed() >= Duration::from_millis(120));
         assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
-        // Other names are looked up meanwhile, as long as there are few.
+        // Further names are looked up meanwhile, as long as there are few.
         let local = "127.0.0.1:7".parse().unwrap();
         for _ in 2..MOST_LOOKUPS {
             assert_eq!(lookups.run(&patience(60_000), move || Ok(vec![local])), Ok(vec![local]));

@@ -1,6 +1,6 @@
-//! A connection to a server that keys are sent to. It holds up the thread that uses it, so that
-//! one is no event loop. What it waits for is bounded: for each step by what a client has allowed,
-//! and in any case by the end of that client, or of this server.
+//! A connection to a server, as the target of keys. A call blocks its thread, so it may not run in
+//! an event loop. Every wait is bounded: each step by the client's time limit, and all steps by the
+//! end of the client or of this server.
 
 use super::Lookups;
 use super::TargetName;
@@ -13,10 +13,10 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-/// After this time in a call of the system it is looked at whether this server or the client ends.
+/// A call of the system returns after this time, to check whether this server or the client ends.
 const SLICE: Duration = Duration::from_millis(50);
 
-/// The same for an attempt to connect, which begins anew then.
+/// The same for an attempt to connect; the attempt then begins anew.
 const CONNECT_SLICE: Duration = Duration::from_secs(2);
 
 /// Longest reply, in bytes: OK, or an error.
@@ -25,26 +25,26 @@ const LONGEST_REPLY: usize = 4 << 10;
 /// Why an exchange with a target has ended without its replies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TargetFailure {
-    /// Its host has no address, or does not accept in time.
+    /// The host of the target has no address, or does not accept in time.
     Unreachable,
-    /// It accepts no connection, or has closed one that was being written to; or it takes nothing
+    /// The target accepts no connection, has closed the connection during a write, or takes nothing
     /// in time.
     Writing {
-        /// It was the time that has ended.
+        /// The time has run out.
         is_late: bool,
     },
-    /// It has closed the connection before it has replied, or does not reply in time.
+    /// The target has closed the connection before its reply, or does not reply in time.
     Reading {
-        /// It was the time that has ended.
+        /// The time has run out.
         is_late: bool,
     },
-    /// Its reply is none to what it was sent, or more than one. Its earlier ones may have been the
-    /// same.
+    /// The reply does not fit the command, or there is more than one reply. Earlier replies may
+    /// have been wrong too.
     Foreign,
 }
 
 impl TargetFailure {
-    /// What the client is told, in the words of Redis where that knows it.
+    /// The error text for the client, in the words of Redis if Redis has the error.
     pub fn text(self) -> &'static str {
         match self {
             TargetFailure::Unreachable => "IOERR error or timeout connecting to the client",
@@ -57,7 +57,7 @@ impl TargetFailure {
         }
     }
 
-    /// Whether this comes of a connection that the target has closed since it was used last.
+    /// Whether the target may have closed the connection since its last use.
     pub fn may_be_stale(self) -> bool {
         matches!(
             self,
@@ -66,7 +66,7 @@ impl TargetFailure {
     }
 }
 
-/// How long a target is waited for.
+/// Limits of the wait for a target.
 #[derive(Clone, Copy)]
 pub struct TargetPatience<'a> {
     /// This server, which may stop.
@@ -75,17 +75,17 @@ pub struct TargetPatience<'a> {
     pub clock: &'a Clock,
     /// The client, which may be killed.
     pub client: &'a ClientEntry,
-    /// The longest that nothing is sent or received; not zero.
+    /// The longest time without a byte sent or received; not zero.
     pub idle: Duration,
 }
 
-/// Whether a time has ended. (The system has two errors for it.)
+/// Whether a time has run out. (The system has two errors for the case.)
 fn is_late(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
 }
 
 impl TargetPatience<'_> {
-    /// Whether nothing is to be waited for any more.
+    /// Whether the wait has to end.
     pub fn has_ended(&self) -> bool {
         self.client.is_killed.load(Relaxed) || self.stop.cause().is_some()
     }
@@ -95,7 +95,7 @@ impl TargetPatience<'_> {
         self.idle.min(SLICE)
     }
 
-    /// Repeats a call of the system that takes a slice at most, until something has come of it.
+    /// Repeats a call of the system, of a slice at most, until a result or an error.
     fn wait<T>(&self, mut call: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
         let began = Instant::now();
         loop {
@@ -133,19 +133,19 @@ fn connect_to(
 /// A connection to a target.
 pub struct MigrationTarget {
     stream: TcpStream,
-    /// What it has sent and was not read.
+    /// Received and unread bytes.
     received: Vec<u8>,
-    /// The number of the database that it works on, if it was told one.
+    /// The number of the database in use, if the target was told a number.
     pub database: Option<i64>,
-    /// It has refused a password or a database: nothing more is sent to it.
+    /// The target has refused a password or a database: nothing more is sent to the target.
     pub has_refused: bool,
 }
 
 impl MigrationTarget {
-    /// Connects to a server: to the first of its addresses that can be connected to.
+    /// Connects to a server: to the first of its addresses that accepts.
     ///
     /// # Errors
-    /// None can.
+    /// No address accepts a connection.
     pub fn connect(
         name: &TargetName,
         lookups: &Lookups,
@@ -156,7 +156,7 @@ impl MigrationTarget {
         for address in addresses {
             match connect_to(&address, deadline, patience) {
                 Ok(stream) => {
-                    // Without it, only the last packet of a batch may leave late.
+                    // Without the option, only the last packet of a batch may leave late.
                     let _ = stream.set_nodelay(true);
                     let received = Vec::new();
                     return Ok(MigrationTarget {
@@ -173,11 +173,11 @@ impl MigrationTarget {
         Err(failure)
     }
 
-    /// Whether it has replied once to all that it was sent: what it says next is the reply to what
-    /// it is sent next.
+    /// Checks for one reply to each command so far: the next reply then belongs to the next
+    /// command.
     ///
     /// # Errors
-    /// It has said more, or has closed the connection.
+    /// The target has sent more, or has closed the connection.
     pub fn check_step(&self) -> Result<(), TargetFailure> {
         if !self.received.is_empty() {
             return Err(TargetFailure::Foreign);
@@ -199,7 +199,7 @@ impl MigrationTarget {
     /// Sends bytes.
     ///
     /// # Errors
-    /// It does not take them.
+    /// The target does not take the bytes.
     pub fn write(
         &mut self,
         mut bytes: &[u8],
@@ -216,10 +216,10 @@ impl MigrationTarget {
         Ok(())
     }
 
-    /// Reads the reply to a command that replies OK or an error, and returns the error.
+    /// Reads the reply to a command, OK or an error, and returns the error.
     ///
     /// # Errors
-    /// There is no such reply.
+    /// There is no OK or error.
     pub fn read(
         &mut self,
         patience: &TargetPatience<'_>,
@@ -262,7 +262,7 @@ impl MigrationTarget {
     }
 }
 
-/// Appends the head of a command of this many words, and the first of them.
+/// Appends the head of a command of `count` words, and its first words.
 pub fn push_words(out: &mut Vec<u8>, count: usize, words: &[&[u8]]) {
     // Requests have the form of replies of version 2.
     let mut request = Reply::of_any_length(out, false);

@@ -1,9 +1,9 @@
-//! Removes timers that are needed no more: of keys that were deleted, or expire later or never.
+//! Removes unneeded timers: of deleted keys, and of keys that expire later or never.
 //!
 //! A sweep goes bucket by bucket, in the order of their times. A timer whose row expires later than
-//! the timer says is moved to the row's time, which is in this bucket or one behind. A timer whose
-//! row expires earlier is dropped: there is another one of that time or before. So once a bucket is
-//! swept, it holds one timer for each row that expires in it, and no other.
+//! the timer says is moved to the row's time, which is in this bucket or a later bucket. A timer
+//! whose row expires earlier is dropped: there is another timer of the row's time or before. So a
+//! swept bucket holds one timer for each row that expires within the bucket, and no other timer.
 
 use super::wheel::Wheel;
 use crate::data::expiries::{Expiries, Expiry};
@@ -14,49 +14,49 @@ use hyades::{Column, Error};
 
 const HEAD: Column<u64> = Column::at(2);
 
-/// A sweep begins at twice as many timers as keys that expire, and this many.
+/// A sweep begins at twice as many timers as keys with an expiry, plus this number.
 pub(super) const LEAST: usize = if cfg!(test) { 64 } else { 1 << 16 };
 
-/// Keys that are looked up in one snapshot, which ends once what it holds is on disk.
+/// Keys looked up in one snapshot, which ends once the snapshot's contents are on disk.
 const BATCH: usize = 4_096;
 
-/// Where a sweep is.
+/// The state of a sweep.
 #[derive(Default)]
 pub(super) struct Sweep {
     under_way: Option<Stage>,
     ended: u64,
-    /// Timers that the last one has left.
+    /// Timers left by the last sweep.
     left: usize,
 }
 
 #[derive(Default)]
 struct Stage {
-    /// Buckets that begin before were swept.
+    /// Buckets that begin before this time were swept.
     from: i64,
-    /// The end of the bucket that is being swept.
+    /// The end of the current bucket.
     end: i64,
-    /// Its timers, the place of the first that was not looked up, and those that are kept.
+    /// The timers of the bucket, the place of the first timer not looked up, and the kept timers.
     timers: Expiries,
     next: usize,
     kept: Expiries,
 }
 
 impl Sweep {
-    /// Whether there are many more timers than keys that expire, or a sweep is under way.
+    /// Whether there are many more timers than keys with an expiry, or a sweep is under way.
     pub(super) fn is_due(&self, wheel: &Wheel, shared: &Shared) -> bool {
         let needed = (shared.store.counts.expiring() as usize).max(self.left);
         self.under_way.is_some() || wheel.len() >= 2 * needed + LEAST
     }
 
-    /// How many there were.
+    /// The number of finished sweeps.
     pub(super) fn ended(&self) -> u64 {
         self.ended
     }
 
-    /// Looks some keys up.
+    /// Looks up the keys of some timers.
     ///
     /// # Errors
-    /// Those of a snapshot; what was not looked up is, next time.
+    /// The errors of a snapshot; keys not looked up are looked up next time.
     pub(super) fn go_on(&mut self, wheel: &mut Wheel, opened: &Opened) -> Result<(), Error> {
         let stage = self.under_way.get_or_insert_default();
         if stage.next == stage.timers.byte_len() {
@@ -102,7 +102,7 @@ impl Sweep {
         Ok(())
     }
 
-    /// Bytes and number of the timers that a sweep holds.
+    /// Bytes and number of the timers held by a sweep.
     pub(super) fn held(&self) -> (usize, usize) {
         self.under_way.as_ref().map_or((0, 0), |stage| {
             let left = stage.timers.from(stage.next).count();

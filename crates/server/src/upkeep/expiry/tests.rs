@@ -1,4 +1,4 @@
-//! Keys expire in time, each of them, whatever is done with their times; timers are bounded.
+//! Every key expires in time, whatever changes the time; timers are bounded.
 
 use super::turning::Turner;
 use super::*;
@@ -60,7 +60,7 @@ impl House {
         self.shared.apply(&effects.borrow());
     }
 
-    /// Stores a key; removes it without a time that it expires at.
+    /// Stores a key, with or without a time of expiry.
     fn set(&mut self, key: &str, at_ms: Option<i64>) {
         self.write(|keys| {
             let entry = keys.find(key.as_bytes()).unwrap();
@@ -76,7 +76,7 @@ impl House {
         });
     }
 
-    /// When the keys expire that are there.
+    /// The times of expiry of the stored keys.
     fn stored(&self) -> HashMap<String, Option<i64>> {
         let mut all = HashMap::new();
         let (key, head) = (Column::<[u8]>::at(1), Column::<u64>::at(2));
@@ -99,8 +99,8 @@ fn turn(turner: &mut Turner, house: &House) {
     }
 }
 
-/// Times are set, put off, brought forward, taken away, and keys removed, at random: a key that has
-/// expired is removed within two ticks of the wheel, others stay, and sweeps lose no timer.
+/// Times are set, put off, brought forward and removed, and keys removed, at random: an expired key
+/// is removed within two ticks of the wheel, other keys stay, and sweeps lose no timer.
 #[test]
 fn what_expires_is_removed_whatever_was_done_with_its_time() {
     let mut house = House::new();
@@ -136,8 +136,8 @@ fn what_expires_is_removed_whatever_was_done_with_its_time() {
     assert!(sweeps > 10, "{sweeps} steps of sweeps");
 }
 
-/// A key whose time is put off has one timer; of keys that are deleted there are no more timers
-/// than twice those that are needed, and a few.
+/// A key whose time is put off has one timer; with deleted keys there are no more timers than twice
+/// the needed timers, and a few.
 #[test]
 fn timers_are_bounded() {
     let mut house = House::new();
@@ -180,15 +180,15 @@ fn a_start_finds_what_expires() {
     assert_eq!(house.shared.stats.counters.expired.load(Relaxed), 1);
 }
 
-/// Times of fields are set, put off, brought forward and taken away at random, and sweeps go on
-/// meanwhile: fields whose times have come are removed within two ticks of the wheel, from packed
-/// hashes and from those in blocks, and others stay.
+/// Times of fields are set, put off, brought forward and removed at random, while sweeps go on:
+/// fields whose times have come are removed within two ticks of the wheel, from packed hashes and
+/// from hashes in blocks, and other fields stay.
 #[test]
 fn sweeps_lose_no_timer_of_a_field() {
     for seed in 0..4 {
         let (mut house, mut random) = (House::new(), fastrand::Rng::with_seed(seed));
         let (mut turner, mut sweeps) = (Turner::default(), 0);
-        // Ahead of the wall clock time passes here alone.
+        // Ahead of the wall clock time passes only here.
         let mut now = house.shared.clock.now_ms() + 1_000_000;
         let keys = ["few", "many", "again", "more"];
         house.write(|space| {
@@ -241,7 +241,7 @@ fn hash<'t, 's>(space: &'s Keyspace<'t>, key: &'s str) -> StoredHash<'t, 's> {
     StoredHash::of(space.find(key.as_bytes()).unwrap()).unwrap()
 }
 
-/// The first time that is stored of a field of a hash, whether it has come or not.
+/// The first stored time of a field of a hash, whether the time has come or not.
 fn first_time(house: &mut House, key: &str) -> Option<i64> {
     let first = std::cell::Cell::new(None);
     let tables = house.opened().tables;

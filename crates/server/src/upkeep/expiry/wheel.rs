@@ -1,11 +1,11 @@
-//! A wheel of timers: keys in buckets by their time of expiry, finer ones for times that are near.
+//! A wheel of timers: keys in buckets by their time of expiry, with finer buckets for near times.
 //!
-//! A bucket of level 0 spans 64 ms, one of each further level 64 times as much. A time belongs to
-//! the level of the highest digit (in base 64, of the number of its 64 ms) in which the time
-//! differs from the wheel's hand. So the buckets divide the future, none overlaps another, and the
-//! first one is the next to turn to: one of level 0 is due at its end, another one is divided when
-//! the hand reaches its begin. A key moves at most once for each level. (Varghese and Lauck,
-//! "Hashed and Hierarchical Timing Wheels", SOSP 1987, scheme 7.)
+//! A bucket of level 0 spans 64 ms, a bucket of each further level 64 times as much. A time belongs
+//! to the level of the highest digit (in base 64, of the number of the time's 64 ms) in which the
+//! time differs from the wheel's hand. So the buckets divide the future, none overlaps another, and
+//! the first bucket is the next to turn to: a bucket of level 0 is due at its end, any other bucket
+//! is divided when the hand reaches its begin. A key moves at most once for each level. (Varghese
+//! and Lauck, "Hashed and Hierarchical Timing Wheels", SOSP 1987, scheme 7.)
 
 use crate::data::expiries::{Expiries, Expiry};
 use crate::state::timers::{DIGIT_BITS, FINEST_MS};
@@ -17,12 +17,12 @@ struct Bucket {
 }
 
 impl Bucket {
-    /// When the wheel turns to it, in milliseconds since 1970.
+    /// When the wheel turns to the bucket, in milliseconds since 1970.
     fn turn_ms(&self, begin: i64) -> i64 {
         if self.level == 0 { begin + FINEST_MS } else { begin }
     }
 
-    /// When all of its times have passed.
+    /// When all times of the bucket have passed.
     fn end_ms(&self, begin: i64) -> i64 {
         begin + (FINEST_MS << (DIGIT_BITS * self.level))
     }
@@ -31,15 +31,15 @@ impl Bucket {
 /// Keys by their times of expiry.
 #[derive(Default)]
 pub struct Wheel {
-    /// Where the hand stands, a multiple of [`FINEST_MS`]: all times before have been due.
+    /// The position of the hand, a multiple of [`FINEST_MS`]: all earlier times have been due.
     hand: i64,
-    /// By the first time that each may hold.
+    /// Buckets by their first possible times.
     buckets: BTreeMap<i64, Bucket>,
     count: usize,
 }
 
 impl Wheel {
-    /// Adds a key. A time before the hand counts as the hand's.
+    /// Adds a key. A time before the hand counts as the time of the hand.
     pub fn add(&mut self, expiry: Expiry<'_>) {
         let (level, begin) = self.place(expiry.at_ms);
         let bucket = self.buckets.entry(begin);
@@ -63,7 +63,7 @@ impl Wheel {
         self.count
     }
 
-    /// Bytes that they take.
+    /// Bytes of the buckets and the keys.
     pub fn bytes(&self) -> usize {
         self.buckets
             .values()
@@ -71,7 +71,7 @@ impl Wheel {
             .sum()
     }
 
-    /// When it is next to be turned, in milliseconds since 1970.
+    /// The next time to turn the wheel, in milliseconds since 1970.
     pub fn next_turn_ms(&self) -> Option<i64> {
         self.buckets.first_key_value().map(|(begin, bucket)| bucket.turn_ms(*begin))
     }
@@ -92,8 +92,8 @@ impl Wheel {
         all
     }
 
-    /// Turns the hand on to a bucket that is due, and removes that. `None` if none is due yet: the
-    /// hand then stands at `now_ms`, so that what is added next is in few buckets.
+    /// Turns the hand on to a due bucket, and removes the bucket. `None` if no bucket is due yet:
+    /// the hand then stands at `now_ms`, so that later additions are in few buckets.
     pub fn turn(&mut self, now_ms: i64) -> Option<Expiries> {
         let due = loop {
             let Some(first) = self.buckets.first_entry() else { break None };
@@ -109,13 +109,13 @@ impl Wheel {
             self.divide(begin, &expiries);
         };
         if due.is_none() {
-            // No bucket but one of level 0 begins at the hand or before: none contains it.
+            // Only a bucket of level 0 begins at the hand or before: no bucket contains the hand.
             let now = now_ms >> DIGIT_BITS << DIGIT_BITS;
             let first = self.buckets.first_key_value().map_or(now, |(begin, _)| *begin);
             self.hand = self.hand.max(now.min(first));
         }
-        // Where the hand is at the begin of a bucket of several, those of its keys that are
-        // added from now on belong to finer ones.
+        // With the hand at the begin of a bucket of a higher level, keys of the bucket added from
+        // now on belong to finer buckets.
         while let Some(first) = self.buckets.first_entry()
             && *first.key() <= self.hand
             && first.get().level > 0
@@ -132,7 +132,7 @@ impl Wheel {
         expiries.iter().for_each(|expiry| self.add(expiry));
     }
 
-    /// The first bucket that begins at this time or later: its begin, and where it ends.
+    /// The first bucket that begins at this time or later: begin and end.
     pub fn bucket_from(&self, at_ms: i64) -> Option<(i64, i64)> {
         let (begin, bucket) = self.buckets.range(at_ms..).next()?;
         Some((*begin, bucket.end_ms(*begin)))
@@ -154,8 +154,8 @@ mod tests {
         Expiry { at_ms, generation: 0, key }
     }
 
-    /// Times of every distance, some of them added while the hand turns: each is due after its
-    /// time, and no later than a bucket of level 0 takes.
+    /// Times of every distance, some added while the hand turns: each is due after the time, and no
+    /// later than the span of a bucket of level 0.
     #[test]
     fn each_key_is_due_at_its_time() {
         for seed in 0..20 {

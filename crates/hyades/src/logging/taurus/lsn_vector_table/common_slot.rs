@@ -1,23 +1,24 @@
 //! The common slot: holds the vectors of all rows for which no slot is left.
 //!
-//! The number of slots is bounded. When all are in use, and none can be evicted because a stream is
-//! stalled, the rows that need another share one, whose vectors are raised to those of all of them.
-//! It is the first of the slots for single rows, is raised in place as these are, and is never
-//! marked or reused, so its references do not become stale by reuse.
+//! The number of slots is bounded. When all slots are in use, and no slot can be evicted because a
+//! stream is stalled, the rows in need of a slot share the common slot, with vectors raised to the
+//! vectors of all these rows. The common slot is the first of the slots for single rows, is raised
+//! in place like them, and is never marked or reused, so references to the slot do not become stale
+//! by reuse.
 //!
-//! Why this is correct. A row that refers to it stands for at least what it had, because the slot
-//! is raised before the reference is published, and never falls. It stands for more than that: for
-//! positions that other rows brought in. Each of these was reserved when it was brought in. So a
-//! transaction that follows one reserves its own frame later: nothing follows itself, and replay,
-//! which does not distinguish these dependencies, has an order. Each is also the end of a frame
-//! that a transaction is about to fill or void and that the log then writes like all others:
-//! waiting for it ends unless the log stops. A record states all its dependencies, so recovery
-//! judges it by the same ones as the run did.
+//! Why sharing is correct. A row in the common slot stands for at least its former vectors, because
+//! the slot is raised before the reference is published, and never falls. The row stands for more:
+//! for positions that other rows brought in. Each such position had been reserved before. So a
+//! transaction that follows the position reserves its own frame later: nothing follows itself, and
+//! replay, which does not distinguish the added dependencies, has an order. Each position is also
+//! the end of a frame that a transaction is about to fill or void and the log then writes like
+//! every frame: waiting for the position ends unless the log stops. A record states all its
+//! dependencies, so recovery judges the record by the same dependencies as the run did.
 //!
-//! The cost: a stalled stream otherwise holds up only the transactions that depend on it; here it
-//! holds up all that touch a row in the common slot. This ends by itself. A reference to the common
-//! slot has a tick like any other, and once that is evicted the row is; the slot's vectors need
-//! never be.
+//! The cost: a stalled stream otherwise holds up only the transactions that depend on the stream;
+//! here the stream holds up all transactions that touch a row in the common slot. The effect ends
+//! by itself. A reference to the common slot has a tick like any other, and with the tick the row
+//! is evicted; the slot's vectors need never be.
 
 use super::LsnVectorTable;
 use super::reference::{self, Kind, PackedReference};
@@ -32,12 +33,12 @@ const COMMON: u32 = 0;
 pub(super) const RESERVED: u32 = COMMON + 1;
 
 impl LsnVectorTable {
-    /// Returns a reference for rows that have at least these vectors.
+    /// Returns a reference that stands for at least the given vectors.
     #[cold]
     pub(super) fn use_common(&self, write: &[u64], read: &[u64], replayed: u64) -> PackedReference {
         let slot = self.own.get(COMMON, Kind::Own);
-        // Part of what the row had may be evicted, and readers of this slot do not join the
-        // eviction vector: it is joined here.
+        // Part of the row's vectors may be evicted, and readers of the common slot do not join the
+        // eviction vector: the join is here.
         let mut evicted = vec![0; self.lanes];
         self.load_eviction(&mut evicted);
         raise_lanes(slot.first(), &evicted);
@@ -47,11 +48,12 @@ impl LsnVectorTable {
             raise_lanes(slot.second(), read);
         }
         slot.replayed().fetch_max(replayed, Ordering::Relaxed);
-        // The tick is loaded after everything raised here had been reserved.
+        // The tick is loaded after all positions raised here had been reserved.
         reference::pack(COMMON, Kind::Own, self.ticks.now(), 0)
     }
 
-    /// As [`LsnVectorTable::use_common`], with what `fill` would store in a slot of the row's own.
+    /// As [`LsnVectorTable::use_common`], with the vectors that `fill` would store in the row's own
+    /// slot.
     #[cold]
     pub(super) fn fill_common(
         &self,
@@ -67,8 +69,8 @@ impl LsnVectorTable {
         self.use_common(&load(slot.first()), &load(slot.second()), replayed)
     }
 
-    /// Whether slots are running short, so that the eviction vector has to be raised to all that is
-    /// durable.
+    /// Returns whether slots are running short, so that the eviction vector has to be raised to all
+    /// durable positions.
     #[inline]
     pub fn is_short_of_slots(&self) -> bool {
         // Relaxed: a hint.

@@ -11,12 +11,12 @@ fn check(model: impl Fn() + Sync + Send + 'static) {
     builder.check(model);
 }
 
-/// A table over one stream, whose reserved end is above every position used here.
+/// Creates a table over a single stream, with a reserved end above every position used here.
 fn table() -> LsnVectorTable {
     LsnVectorTable::new(1, 1 << 20, Box::new(|_| 20))
 }
 
-/// The row's write vector, and the join of both of its vectors.
+/// Returns the row's write vector, and the join of both vectors.
 fn fold(table: &LsnVectorTable, row: &Reference) -> (u64, u64) {
     let (mut write, mut both) = ([0], [0]);
     if table.fold(row, FoldTarget::Apart(&mut write, &mut both), &mut table.ring()).joins_eviction {
@@ -28,9 +28,9 @@ fn fold(table: &LsnVectorTable, row: &Reference) -> (u64, u64) {
 
 struct Hot {
     table: LsnVectorTable,
-    /// Read at 2, with a slot of its own that is evicted: its owner may reuse it.
+    /// Read at 2, with its own, evicted slot: the owner may reuse the slot.
     row: Reference,
-    /// Read at 3 by one transaction. The next reader gives it a slot of its own.
+    /// Read at 3 by a single transaction. The next reader gives the row its own slot.
     other: Reference,
 }
 
@@ -63,8 +63,8 @@ fn read_at(hot: &Arc<Hot>, lsn: u64) -> thread::JoinHandle<()> {
     })
 }
 
-/// The owner of a slot reuses it while a reader raises the row that has it: either the owner sees
-/// the raise, or the reader sees that the slot is no longer the row's.
+/// The owner reuses a slot while a reader raises the slot's row: either the owner sees the raise,
+/// or the reader sees that the slot is no longer the row's.
 #[test]
 fn a_reader_of_a_slot_that_is_given_out_again_is_not_lost() {
     check(|| {
@@ -72,7 +72,7 @@ fn a_reader_of_a_slot_that_is_given_out_again_is_not_lost() {
         let threads = [give_out(&hot, ring), read_at(&hot, 10)];
         threads.into_iter().for_each(|thread| thread.join().unwrap());
         assert_eq!(fold(&hot.table, &hot.row).1, 10, "the reader is lost");
-        // The raise may be too late for the one row, and count for the other.
+        // The raise may be too late for `row`, and count for `other`.
         assert!(fold(&hot.table, &hot.other).1 >= 7);
     });
 }
@@ -89,7 +89,7 @@ fn of_two_readers_none_is_lost() {
 }
 
 /// Two readers with the same vector, and the owner of the slot: the reader that finds the component
-/// raised already must also notice whether it was raised in time.
+/// raised already must also notice whether the raise was in time.
 #[test]
 fn who_finds_a_lane_raised_knows_whether_it_was_in_time() {
     let mut builder = loom::model::Builder::new();
@@ -107,8 +107,8 @@ fn who_finds_a_lane_raised_knows_whether_it_was_in_time() {
     });
 }
 
-/// A concurrent reader finds what the row had, or finds it evicted; never another row's vectors,
-/// and never less than the row had.
+/// A concurrent reader finds the row's vectors, or finds the row evicted; never another row's
+/// vectors, and never less than the row had.
 #[test]
 fn who_looks_meanwhile_finds_no_less() {
     check(|| {
@@ -129,8 +129,8 @@ fn who_looks_meanwhile_finds_no_less() {
     });
 }
 
-/// E4: a reader stamps the row and then checks whether it is locked; a writer locks the row and
-/// then loads the read stamp. At least one finds the other.
+/// E4: a reader stamps the row and then checks whether the row is locked; a writer locks the row
+/// and then loads the read stamp. At least one finds the other.
 #[test]
 fn a_reader_and_a_writer_never_miss_each_other() {
     for hot_before in [false, true] {
@@ -156,8 +156,8 @@ fn a_reader_and_a_writer_never_miss_each_other() {
     }
 }
 
-/// A reader reserves its position and stamps a row while ticks end and are evicted: its stamp is
-/// not taken for an older one.
+/// A reader reserves its position and stamps a row while ticks end and are evicted: the stamp is
+/// not taken for an older stamp.
 #[test]
 fn what_is_raised_while_ticks_end_is_not_taken_for_evicted() {
     for own in [false, true] {
@@ -190,7 +190,7 @@ fn what_is_raised_while_ticks_end_is_not_taken_for_evicted() {
     }
 }
 
-/// A shared slot whose tick is evicted is reused while a row that it stood for is read.
+/// A shared slot of an evicted tick is reused while a former row of the slot is read.
 #[test]
 fn who_looks_at_a_shared_slot_meanwhile_finds_no_less() {
     check(|| {
@@ -248,7 +248,7 @@ fn read_single(hot: &Hot, row: &Reference, lsn: u64) {
     hot.table.raise_read(row, &[lsn], 0, &mut ring);
 }
 
-/// As [`a_reader_and_a_writer_never_miss_each_other`], for a reader whose stamp is in the row's
+/// As [`a_reader_and_a_writer_never_miss_each_other`], for a reader with a stamp in the row's
 /// reference.
 #[test]
 fn a_reader_without_a_slot_and_a_writer_never_miss_each_other() {
@@ -270,7 +270,7 @@ fn a_reader_without_a_slot_and_a_writer_never_miss_each_other() {
     });
 }
 
-/// Two readers of one row, with a slot or without, after a writer or not.
+/// Two readers of a row, with a slot or without, after a writer or not.
 #[test]
 fn of_two_readers_without_slots_none_is_lost() {
     for (written, slot) in [(false, false), (false, true), (true, false)] {
@@ -301,7 +301,7 @@ fn of_two_readers_without_slots_none_is_lost() {
 }
 
 /// A transaction reserves its position and stamps its row while ticks end and are evicted; a reader
-/// finds the position, although it knows a lower reserved end.
+/// finds the position, although the reader knows a lower reserved end.
 #[test]
 fn a_position_is_found_as_long_as_it_is_not_evicted() {
     check(|| {

@@ -1,4 +1,4 @@
-//! References: what a row holds of its place in the LSN vector table.
+//! References from rows into the LSN vector table.
 
 use hyades_platform::sync::AtomicU64;
 
@@ -6,8 +6,8 @@ use hyades_platform::sync::AtomicU64;
 pub(crate) type Reference = AtomicU64;
 
 /// From the lowest bit up: slot number + 1, kind, tick, generation; the last two modulo their
-/// width. In [`Kind::Single`] slot number and generation form one number of 44 bits; from the
-/// lowest bit up: whether it is of a reader, the component, the low bits of the position.
+/// width. In [`Kind::Single`] slot number and generation form a number of 44 bits; from the lowest
+/// bit up: whether the reference is of a reader, the component, the low bits of the position.
 pub(super) type PackedReference = u64;
 
 const NUMBER_BITS: u32 = 25;
@@ -19,20 +19,20 @@ const GENERATION_AT: u32 = TICK_AT + TICK_BITS;
 
 /// Ticks are compared modulo `TICKS + 1`.
 pub(super) const TICKS: u64 = (1 << TICK_BITS) - 1;
-/// The highest generation; 0 follows it.
+/// The highest generation; the next is 0.
 pub(super) const GENERATIONS: u64 = u64::MAX >> GENERATION_AT;
 
-/// What a slot is used for.
+/// The use of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// For one row, with both of its vectors.
+    /// For a single row, with both vectors.
     Own,
-    /// Shared by the rows that a transaction wrote and that were not read since.
+    /// Shared by the rows that a transaction wrote, if not read since.
     Written,
-    /// Shared by the rows that were evicted when a transaction read them.
+    /// Shared by the evicted rows that a transaction read.
     Read,
-    /// No slot: all components but one are evicted, and the position of that one is in the
-    /// reference.
+    /// No slot: all components but one are evicted, and the reference has the position of that
+    /// component.
     Single,
 }
 
@@ -42,14 +42,14 @@ pub(super) struct Single {
     pub lane: usize,
     /// The position modulo 2^[`LOW_BITS`].
     pub low: u64,
-    /// Whether the read vector has this component and the write vector is evicted; otherwise it is
-    /// the other way round.
+    /// Whether the read vector has the component and the write vector is evicted; otherwise the
+    /// reverse.
     pub read: bool,
 }
 
-/// The number of low bits of a position that are kept.
+/// The number of low bits kept of a position.
 const LOW_BITS: u32 = 37;
-/// The mask of these bits.
+/// The mask of the low bits.
 pub(super) const LOW: u64 = (1 << LOW_BITS) - 1;
 
 #[inline]
@@ -60,7 +60,7 @@ pub(super) fn pack(number: u32, kind: Kind, tick: u64, generation: u64) -> Packe
         | (u64::from(number) + 1)
 }
 
-/// The number of the slot. `packed` must not be 0.
+/// Returns the number of the slot. `packed` must not be 0.
 #[inline]
 pub(super) fn number(packed: PackedReference) -> u32 {
     (packed & NUMBERS) as u32 - 1
@@ -76,7 +76,7 @@ pub(super) fn kind(packed: PackedReference) -> Kind {
     }
 }
 
-/// Whether the reference has a slot, evicted or not.
+/// Returns whether the reference has a slot, evicted or not.
 #[inline]
 pub(super) fn has_slot(packed: PackedReference) -> bool {
     packed != 0 && kind(packed) != Kind::Single
@@ -103,7 +103,7 @@ pub(super) fn single(packed: PackedReference) -> Single {
     Single { lane: (both >> 1 & 63) as usize, low: both >> 7, read: both & 1 == 1 }
 }
 
-/// Converts a writer's reference into that of the rows that the same transaction has read.
+/// Converts a writer's reference into the reference of the rows read by the same transaction.
 #[inline]
 pub(super) fn of_reader(packed: PackedReference) -> PackedReference {
     match kind(packed) {

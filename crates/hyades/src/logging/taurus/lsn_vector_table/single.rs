@@ -1,11 +1,11 @@
-//! Rows whose vector is the eviction vector except in one component: a reference of
-//! [`Kind::Single`](reference::Kind) holds all of it.
+//! Rows with a vector equal to the eviction vector except in a single component: a reference of
+//! [`Kind::Single`](reference::Kind) holds the whole vector.
 //!
 //! The reference has the low bits of the position. A position that is not evicted is not far above
-//! the eviction vector, so the high bits follow from any nearby position of that component.
-//! Wrap-around: when the tick of a stale reference has wrapped around, and its low bits too, it
-//! seems to have a later position. That position is already reserved, so following it only adds a
-//! conservative dependency.
+//! the eviction vector, so the high bits follow from any nearby position of the component.
+//! Wrap-around: when the tick of a stale reference has wrapped around, and the low bits too, the
+//! reference seems to have a later position. The later position is already reserved, so following
+//! it only adds a conservative dependency.
 
 use super::reference::{self, LOW, PackedReference, Single};
 use super::slot::raise_lanes;
@@ -14,7 +14,7 @@ use crate::logging::lanes::zip_lanes;
 use hyades_platform::sync::Ordering;
 
 impl LsnVectorTable {
-    /// Whether all components of a vector but this one are covered by the eviction vector.
+    /// Returns whether all components of a vector except `lane` are covered by the eviction vector.
     #[inline]
     pub fn is_single(&self, vector: &[u64], lane: usize) -> bool {
         let mut at = 0;
@@ -26,12 +26,12 @@ impl LsnVectorTable {
         above & !(1 << lane) == 0
     }
 
-    /// Called when the transaction has its position, `lsn` in `lane`, and all other components of
-    /// its vector are evicted: its rows need no slot. False if the position is too far from the
-    /// eviction vector to be reconstructed from its low bits.
+    /// Called when the transaction has a position, `lsn` in `lane`, and all other components of the
+    /// vector are evicted: the transaction's rows need no slot. False if the position is too far
+    /// from the eviction vector to be reconstructed from the low bits.
     #[inline(always)]
     pub fn take_single(&self, ring: &mut Ring, lane: usize, lsn: u64) -> bool {
-        // See `position`: what is not evicted is not far above the eviction vector.
+        // See `position`: a position not evicted is not far above the eviction vector.
         let near = lsn.wrapping_sub(self.eviction[lane].load(Ordering::Acquire)) <= LOW / 4;
         if near {
             ring.single = Some((lane, lsn));
@@ -40,8 +40,8 @@ impl LsnVectorTable {
         near
     }
 
-    /// Reconstructs a position from its low bits. If the reference is that of an evicted row whose
-    /// tick has wrapped around, the result may be a later position, one that is already reserved.
+    /// Reconstructs a position from the low bits. If the reference is of an evicted row with a
+    /// wrapped tick, the result may be a later, already reserved position.
     #[inline]
     fn position(&self, single: Single, ring: &mut Ring) -> u64 {
         let Single { lane, low, .. } = single;
@@ -50,14 +50,14 @@ impl LsnVectorTable {
         if behind <= LOW / 2 {
             return known.saturating_sub(behind);
         }
-        // It is above what is known, not far below: it is at most LOW / 4 above the eviction
-        // vector, or evicted.
+        // The position is above `known`, not far below: at most LOW / 4 above the eviction vector,
+        // or evicted.
         self.later_position(single, ring)
     }
 
     #[cold]
     fn later_position(&self, Single { lane, low, .. }: Single, ring: &mut Ring) -> u64 {
-        // The position was reserved before the reference was loaded, and that was before this.
+        // The position was reserved before the load of the reference, which precedes the load here.
         let reserved = (self.reserved)(lane);
         ring.reserved[lane] = reserved;
         reserved.saturating_sub(reserved.wrapping_sub(low) & LOW)
@@ -86,7 +86,7 @@ impl LsnVectorTable {
         RowObservation { warm: true, replayed: None, joins_eviction: true }
     }
 
-    /// Returns the raised reference of a row that has a single position; `None` if that one already
+    /// Returns the raised reference of a row with a single position; `None` if the position already
     /// covers the raise.
     pub(super) fn raise_single(
         &self,

@@ -1,7 +1,7 @@
-//! A slot of the LSN vector table: how it is read while its owner may reuse it.
+//! A slot of the LSN vector table: reads of a slot while the owner may reuse the slot.
 //!
-//! A slot has a head, which holds its generation and whether its owner is changing it (marked), and
-//! one or two vectors. Invariant: what was read between two checks that found the same generation
+//! A slot has a head, with the generation and whether the owner is changing the slot (marked), and
+//! one or two vectors. Invariant: everything read between two checks that found the same generation
 //! unmarked ([`Slot::is_of`], [`Slot::is_still`]) is of that generation.
 
 use super::reference::Kind;
@@ -12,11 +12,11 @@ use hyades_platform::sync::{spin_hint, yield_now};
 use hyades_wal::MAX_LANES;
 use hyades_wal::lsn_vector::{join, uses_vector_instructions};
 
-/// The flag in a slot's head, generation << 1 | flag: its owner is changing it.
+/// The flag in a slot's head, generation << 1 | flag: the owner is changing the slot.
 pub(super) const MARKED: u64 = 1;
 
-/// Without vector instructions, components are copied in groups of this many, so that copies stay
-/// in registers.
+/// The size of groups of components that are copied together without vector instructions, so that
+/// copies stay in registers.
 const GROUP: usize = 8;
 
 /// See the module.
@@ -36,24 +36,25 @@ impl<'a> Slot<'a> {
     pub fn replayed(self) -> &'a AtomicU64 {
         &self.words[1]
     }
-    /// The write vector; in a [`Kind::Read`] slot the read vector.
+    /// Returns the write vector; in a [`Kind::Read`] slot the read vector.
     #[inline]
     pub fn first(self) -> &'a [AtomicU64] {
         &self.words[2..2 + self.lanes]
     }
-    /// The read vector of a [`Kind::Own`] slot.
+    /// Returns the read vector of a [`Kind::Own`] slot.
     #[inline]
     pub fn second(self) -> &'a [AtomicU64] {
         &self.words[2 + self.lanes..2 + 2 * self.lanes]
     }
 
-    /// Waits until the slot is unmarked in `generation`; false if it has another one.
+    /// Waits until the slot is unmarked in `generation`; false if the slot has another generation.
     #[inline]
     pub fn is_of(self, generation: u64) -> bool {
         let mut looks = 0u32;
         loop {
-            // Acquire: what the owner stored before it removed its mark is seen; and where the
-            // generation is another, later loads of the eviction vector come after this one.
+            // Acquire: the owner's stores before the removal of the mark are seen; and where the
+            // generation differs, later loads of the eviction vector come after the load of the
+            // head.
             let head = self.head().load(Ordering::Acquire);
             if head >> 1 != generation {
                 return false;
@@ -71,10 +72,10 @@ impl<'a> Slot<'a> {
         }
     }
 
-    /// Whether the slot is unchanged since `is_of`: what was read in between is valid.
+    /// Returns whether the slot is unchanged since `is_of`: reads in between are valid.
     #[inline]
     pub fn is_still(self, generation: u64) -> bool {
-        // Loads before the fence are not reordered after the load behind it.
+        // Loads before the fence are not reordered after the load behind the fence.
         fence(Ordering::Acquire);
         self.head().load(Ordering::Relaxed) == generation << 1
     }
@@ -87,7 +88,7 @@ impl<'a> Slot<'a> {
             2 => self.fold_fixed::<2>(generation, into),
             4 => self.fold_fixed::<4>(generation, into),
             8 => self.fold_fixed::<8>(generation, into),
-            // All components are joined at once where the processor has instructions for that.
+            // All components are joined at once where the processor has vector instructions.
             _ if uses_vector_instructions() => self.fold_any::<MAX_LANES>(generation, into),
             _ => self.fold_any::<GROUP>(generation, into),
         }
@@ -116,8 +117,8 @@ impl<'a> Slot<'a> {
             if !self.is_still(generation) {
                 continue;
             }
-            // One at a time: the components are in registers, and a wide load would wait for their
-            // stores.
+            // Component by component: the components are in registers, and a wide load would wait
+            // for their stores.
             let raise = |vector: &mut [u64], to: &[u64; N]| {
                 zip_lanes_mut(vector, to, |lane, lsn| *lane = (*lane).max(*lsn));
             };
@@ -174,8 +175,8 @@ impl<'a> Slot<'a> {
                     }
                     _ => &[],
                 };
-                // Nothing is taken from a slot that is reused meanwhile. Components taken before
-                // belonged to the row, which is evicted by now.
+                // Nothing is taken from a slot reused meanwhile. Components taken before belonged
+                // to the row, which is evicted by now.
                 if !self.is_still(generation) {
                     continue 'again;
                 }
@@ -193,7 +194,8 @@ impl<'a> Slot<'a> {
         }
     }
 
-    /// Whether one of the row's requested vectors is not in the slot, but is the eviction vector.
+    /// Returns whether a requested vector of the row is not in the slot, but is the eviction
+    /// vector.
     #[inline]
     fn is_evicted_in_part(self, all: bool) -> bool {
         match self.kind {
@@ -212,7 +214,7 @@ fn copy<'c>(lanes: &[AtomicU64], out: &'c mut [u64], ordering: Ordering) -> &'c 
     &out[..lanes.len()]
 }
 
-/// Fills components of a slot that is not published yet.
+/// Fills components of a slot not published yet.
 #[inline]
 pub(super) fn store(lanes: &[AtomicU64], vector: &[u64]) {
     zip_lanes(lanes, vector, |lane, lsn| lane.store(*lsn, Ordering::Relaxed));
@@ -221,9 +223,9 @@ pub(super) fn store(lanes: &[AtomicU64], vector: &[u64]) {
 #[inline]
 pub(super) fn raise_lanes(lanes: &[AtomicU64], vector: &[u64]) {
     zip_lanes(lanes, vector, |lane, lsn| {
-        // Acquire half: a thread that finds the component raised already comes after the thread
-        // that raised it, and so sees the mark of an owner that checked the vectors before the
-        // raise. SeqCst: as the raise (E4).
+        // Acquire half: a thread that finds the component raised already comes after the raising
+        // thread, and so sees the mark of an owner that checked the vectors before the raise.
+        // SeqCst: as the raise (E4).
         if lane.load(Ordering::SeqCst) < *lsn {
             lane.fetch_max(*lsn, Ordering::SeqCst);
         }

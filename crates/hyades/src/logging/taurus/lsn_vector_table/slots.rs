@@ -1,4 +1,4 @@
-//! Storage and limits of slots, and the rings from which sessions hand them out.
+//! Storage and limits of slots, and the rings from which sessions hand out slots.
 
 use super::reference::{Kind, PackedReference};
 use super::slot::Slot;
@@ -13,7 +13,7 @@ const CHUNKS: usize = if cfg!(loom) { 1 } else { 1 << 14 };
 /// Words of a cache line.
 const LINE: usize = 8;
 
-/// Adjacent slots, each on cache lines of its own: head, replay time, one or two vectors.
+/// Adjacent slots, each on its own cache lines: head, replay time, one or two vectors.
 struct Chunk {
     words: Box<[AtomicU64]>,
     /// The first word of the first slot, so that slots begin on cache lines.
@@ -26,21 +26,21 @@ pub(super) struct Slots {
     /// Words from one slot to the next.
     stride: usize,
     chunks: Box<[OnceLock<Chunk>]>,
-    /// The number of the next new slot. Incremented by each session that wants one; concurrent
-    /// attempts may raise it above `most`.
+    /// The number of the next new slot. Incremented by each session in need of a new slot;
+    /// concurrent attempts may raise the number above `most`.
     next: AtomicU32,
-    /// The limit: slot numbers are below this.
+    /// The limit: slot numbers are below `most`.
     most: u32,
     /// Free slots that no session owns: once the limit is reached, sessions with many free slots
     /// share some.
     surplus: Mutex<Vec<u32>>,
 }
 
-/// Slots count as running short once 1 / `SHORT_DIVISOR` of them exist: the eviction vector is then
-/// raised as far as possible.
+/// Slots count as running short once 1 / `SHORT_DIVISOR` of the limit exists: the eviction vector
+/// is then raised as far as possible.
 const SHORT_DIVISOR: u32 = 4;
 
-/// A session with more free slots than this shares half of them, once there can be no new ones.
+/// A session with more free slots than this shares half of them, once there can be no new slots.
 const SURPLUS: usize = 1024;
 
 /// Free slots taken from the surplus at a time.
@@ -62,29 +62,29 @@ impl Slots {
         }
     }
 
-    /// The highest number in use + 1.
+    /// Returns the highest number in use + 1.
     #[cfg_attr(loom, allow(dead_code))]
     pub fn len(&self) -> u32 {
         self.next.load(Ordering::Relaxed).min(self.most)
     }
 
-    /// The memory of all slots in bytes.
+    /// Returns the memory of all slots in bytes.
     #[cfg_attr(loom, allow(dead_code))]
     pub fn bytes(&self) -> u64 {
         u64::from(self.len()) * (self.stride * size_of::<u64>()) as u64
     }
 
-    /// Whether the limit is reached.
+    /// Returns whether the limit is reached.
     pub fn is_full(&self) -> bool {
         self.next.load(Ordering::Relaxed) >= self.most
     }
 
-    /// Whether slots are running short, so that reuse is better than a new one.
+    /// Returns whether slots are running short, so that reuse is better than a new slot.
     pub fn is_running_short(&self) -> bool {
         self.next.load(Ordering::Relaxed) >= self.most / SHORT_DIVISOR
     }
 
-    /// The number of a new slot; `None` if the limit is reached.
+    /// Returns the number of a new slot; `None` if the limit is reached.
     pub fn add(&self) -> Option<u32> {
         if self.is_full() {
             return None;
@@ -102,7 +102,7 @@ impl Slots {
         }
     }
 
-    /// Moves slots that other sessions have shared to `free`.
+    /// Moves slots shared by other sessions to `free`.
     pub fn take_surplus(&self, free: &mut Vec<u32>) {
         let mut surplus = self.surplus.lock().unpoisoned();
         let rest = surplus.len().saturating_sub(TAKEN);
@@ -126,31 +126,31 @@ impl Slots {
     }
 }
 
-/// The slots of a session, and what its transaction has taken.
+/// The slots of a session, and the reference taken by the session's transaction.
 #[derive(Default)]
 pub(crate) struct Ring {
-    /// Slots for single rows, oldest first: a row keeps its slot until it is evicted.
+    /// Slots for single rows, oldest first: a row keeps its slot until eviction.
     pub(super) own: VecDeque<u32>,
     /// Shared slots in use, by the tick in which they were handed out, oldest first. No batch is
     /// empty.
     shared: VecDeque<Batch>,
     /// Spare vectors for new batches.
     empty: Vec<Vec<u32>>,
-    /// Shared slots that could not be evicted when their turn came, though later ones may be: they
-    /// depend on a stream that is slower than others, or stalled.
+    /// Shared slots that could not be evicted in their turn, though later slots may be: the vectors
+    /// depend on a slow or stalled stream.
     pub(super) late: VecDeque<u32>,
-    /// Shared slots that are evicted. The last is used first: it is the likeliest to be in a cache.
+    /// Evicted shared slots. The last slot is used first, as the likeliest to be in a cache.
     pub(super) free: Vec<u32>,
-    /// The reference of all rows that the transaction writes and, but for its kind, of the evicted
-    /// rows that it reads; 0 if there is none yet.
+    /// The reference of all rows that the transaction writes and, but for the kind, of the evicted
+    /// rows that the transaction reads; 0 if there is no reference yet.
     pub(super) taken: PackedReference,
-    /// The component and position of `taken`, if it is of [`Kind::Single`].
+    /// The component and position of `taken`, if of [`Kind::Single`].
     pub(super) single: Option<(usize, u64)>,
-    /// By stream: a position up to which it is known to be reserved.
+    /// By stream: a position up to which the stream is known to be reserved.
     pub(super) reserved: Vec<u64>,
 }
 
-/// Shared slots that were handed out in the same tick.
+/// Shared slots handed out in the same tick.
 struct Batch {
     tick: u64,
     numbers: Vec<u32>,
@@ -180,7 +180,7 @@ impl Ring {
         }
     }
 
-    /// Removes and returns a shared slot of the oldest batch, if the tick of that is `old`.
+    /// Removes and returns a shared slot of the oldest batch, if the batch's tick is `old`.
     pub(super) fn oldest_if(&mut self, old: impl Fn(u64) -> bool) -> Option<u32> {
         let batch = self.shared.front_mut().filter(|batch| old(batch.tick))?;
         let number = batch.numbers.pop();

@@ -1,5 +1,5 @@
-//! How slots are taken: a slot that is evicted, or new, is marked, filled and given its next
-//! generation. If there is none, the common slot is raised (`common_slot.rs`).
+//! How slots are taken: an evicted or new slot is marked, filled and given its next generation. If
+//! there is no slot, the common slot is raised (`common_slot.rs`).
 
 use super::reference::{self, GENERATIONS, Kind, PackedReference};
 use super::slot::{MARKED, Slot, store};
@@ -10,8 +10,8 @@ use hyades_platform::prefetch::prefetch;
 use hyades_platform::sync::{Ordering, checker_fence, fence};
 
 impl LsnVectorTable {
-    /// The transaction's shared slot: for rows that have its final `vector` as one of their
-    /// vectors, the other one being evicted.
+    /// Returns the transaction's shared slot: for rows with the final `vector` as one of two
+    /// vectors, the second vector being evicted.
     #[inline]
     pub(super) fn shared(&self, ring: &mut Ring, vector: &[u64], replayed: u64) -> PackedReference {
         if ring.taken == 0 {
@@ -28,7 +28,7 @@ impl LsnVectorTable {
                 None => return self.use_common(vector, &[], replayed),
             },
         };
-        // Few slots fit a cache: the next one is prefetched while the next transaction runs.
+        // Few slots fit a cache: the next slot is prefetched while the next transaction runs.
         if let Some(next) = ring.free.last() {
             prefetch(self.shared.get(*next, Kind::Written).head());
         }
@@ -42,7 +42,7 @@ impl LsnVectorTable {
         reference::pack(number, Kind::Written, tick, generation)
     }
 
-    /// Returns a slot that is evicted, or a new one; `None` if the limit is reached.
+    /// Returns an evicted or a new slot; `None` if the limit is reached.
     #[cold]
     fn free_shared(&self, ring: &mut Ring) -> Option<u32> {
         ring.take_back(|tick| self.ticks.is_tick_evicted(tick));
@@ -50,8 +50,7 @@ impl LsnVectorTable {
             self.shared.pass_on(&mut ring.free);
             return Some(number);
         }
-        // No tick is evicted while a stream is stalled, but slots that do not depend on that stream
-        // can be.
+        // No tick is evicted while a stream is stalled, but slots independent of the stream can be.
         let is_old = |tick| self.ticks.now().wrapping_sub(tick) as u32 > STALLED_TICKS;
         for _ in 0..2 {
             let oldest = ring.oldest_if(is_old);
@@ -79,7 +78,7 @@ impl LsnVectorTable {
         slots.add()
     }
 
-    /// Takes a slot for one row, fills it by `fill`, and returns its reference.
+    /// Takes a slot for a single row, fills the slot by `fill`, and returns the reference.
     pub(super) fn take_own(
         &self,
         ring: &mut Ring,
@@ -87,7 +86,8 @@ impl LsnVectorTable {
         fill: impl FnOnce(Slot<'_>),
     ) -> u64 {
         let mut taken = None;
-        // Several are tried: a row in use keeps its slot for long, and would block those behind it.
+        // Several slots are tried: a row in use keeps its slot for long, and would block later
+        // slots.
         for _ in 0..ring.own.len().min(4) {
             let number = ring.own.pop_front().expect("as many as counted");
             ring.own.push_back(number);
@@ -121,7 +121,7 @@ impl LsnVectorTable {
         reference::pack(number, Kind::Own, tick, generation)
     }
 
-    /// Fills a slot that is marked, or new, and removes the mark. Returns the slot's tick.
+    /// Fills a marked or new slot, and removes the mark. Returns the slot's tick.
     #[inline]
     fn fill(
         &self,
@@ -131,11 +131,11 @@ impl LsnVectorTable {
         fill: impl FnOnce(Slot<'_>),
     ) -> u64 {
         let tick = self.ticks.now();
-        // The mark precedes the new content: a reader that sees any of it sees the mark.
+        // The mark precedes the new content: a reader that sees any new content sees the mark.
         fence(Ordering::Release);
         fill(slot);
         slot.replayed().store(replayed, Ordering::Relaxed);
-        // Release: a reader that finds this generation finds the slot filled.
+        // Release: a reader that finds the generation finds the slot filled.
         slot.head().store(generation << 1, Ordering::Release);
         tick
     }

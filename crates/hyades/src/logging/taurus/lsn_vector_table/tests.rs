@@ -28,7 +28,7 @@ fn a_row_never_stands_for_less_than_it_had() {
         let mut vector: Vec<u64> = (0..3).map(|_| rng.u64(0..=step)).collect();
         table.begin(&mut ring);
         if rng.bool() {
-            // A command's vector covers writers and readers of what it overwrites.
+            // A command's vector covers writers and readers of overwritten rows.
             join(&mut vector, &had[at].1);
             table.set_write(&rows[at], &vector, 1, &mut ring);
             join(&mut had[at].0, &vector);
@@ -60,7 +60,7 @@ fn a_reference_of_a_tick_that_comes_round_again_is_evicted() {
         table.raise_eviction(&[4], |reserved| reserved.fill(5));
         assert!(hot(&row));
     }
-    // Its slot was not reused, so the row has its vector even when its tick seems recent.
+    // The slot was not reused, so the row has its vector even when the tick seems recent.
     let mut hot_again = 0;
     for _ in 0..TICKS + 10 {
         table.raise_eviction(&[5], |reserved| reserved.fill(5));
@@ -123,7 +123,7 @@ fn rows_of_one_transaction_share_a_slot_until_one_of_them_is_read() {
         assert_eq!(write, [3, 9]);
         assert_eq!(both, if i == 4 { [12, 9] } else { [3, 9] });
     }
-    // Evicted rows that one transaction reads share a slot too, and reading twice changes nothing.
+    // Evicted rows read by a transaction share a slot too, and reading twice changes nothing.
     let evicted: Vec<Reference> = (0..10).map(|_| Reference::new(0)).collect();
     for row in evicted.iter().chain(&evicted) {
         table.raise_read(row, &[12, 9], 2, &mut reader);
@@ -260,8 +260,8 @@ fn an_old_single_position_whose_tick_comes_round_is_not_above_what_is_reserved()
     }
 }
 
-/// Many rows and few slots: rows without one do not stand for less either, and once everything is
-/// durable they are evicted like others.
+/// Many rows and few slots: rows without a slot do not stand for less either, and once everything
+/// is durable the rows are evicted like all rows.
 #[test]
 fn rows_for_which_there_is_no_slot_stand_for_no_less() {
     for bytes in [0, 2_000, 20_000] {
@@ -285,7 +285,7 @@ fn rows_for_which_there_is_no_slot_stand_for_no_less() {
                 1 => {
                     table.raise_read(&rows[at], &vector, 1, ring);
                     join(&mut had[at].1, &vector);
-                    // Another row that the same transaction has read.
+                    // Another row read by the same transaction.
                     table.raise_read(&rows[from], &vector, 1, ring);
                     join(&mut had[from].1, &vector);
                 }
@@ -331,7 +331,7 @@ fn free_slots_are_passed_on_where_there_may_be_no_new_ones() {
         table.begin(ring);
         table.set_write(&row, &[lsn, lsn], 1, ring);
         let slots = fold(&table, &row).0 == [lsn, lsn];
-        // If the common slot was used, its next use raises it above this vector.
+        // If the common slot was used, the next use raises the slot above this vector.
         table.begin(ring);
         table.set_write(&Reference::new(0), &[1 << 20; 2], 1, ring);
         slots

@@ -1,18 +1,18 @@
-//! Readers that leave no stamp against the first writer, under every schedule.
+//! Readers without stamps against the first writer, under every schedule.
 
 use super::*;
 use loom::thread;
 use std::sync::Arc;
 
-/// One row, and one stream.
+/// A row, and a stream.
 struct Shared {
     tables: UnwrittenTables,
     reserved: AtomicU64,
-    /// The row's lock word: 1 while it is locked.
+    /// The row's lock word: 1 while locked.
     row: AtomicU64,
 }
 
-/// A command that reads the row: returns its position if it committed without stamping the row.
+/// Runs a command that reads the row: returns the position of a commit without a stamp on the row.
 fn read(shared: &Shared) -> Option<u64> {
     let place = shared.reserved.fetch_add(10, Ordering::SeqCst) + 10;
     if shared.tables.needs_read_stamp(0, 0) {
@@ -22,7 +22,7 @@ fn read(shared: &Shared) -> Option<u64> {
     (shared.row.load(Ordering::SeqCst) == 0).then_some(place)
 }
 
-/// Locks the row, and returns what the writer follows.
+/// Locks the row, and returns the position that the writer follows.
 fn write(shared: &Shared) -> Option<u64> {
     let (from, to) = (0, 1);
     shared.row.compare_exchange(from, to, Ordering::SeqCst, Ordering::Relaxed).ok()?;

@@ -1,11 +1,11 @@
-//! Every schedule of runners that raise and park, and of threads that take and finish.
+//! Every schedule of runners raising and parking, and of threads taking and finishing.
 
 use super::*;
 use hyades_platform::sync::Arc;
 use loom::thread;
 
-/// Runs every parked record that can run, and asserts that what it follows is installed. Returns
-/// how many were run, and how many were dead.
+/// Runs every runnable parked record, and asserts that its predecessors are installed. Returns the
+/// number of records run, and the number of dead records.
 fn serve(watermarks: &Watermarks<u64>, installed: &[AtomicU64]) -> (u64, u64) {
     let (mut run, mut dead) = (0, 0);
     let mut seen = Seen::new(watermarks.lanes.len());
@@ -17,7 +17,7 @@ fn serve(watermarks: &Watermarks<u64>, installed: &[AtomicU64]) -> (u64, u64) {
             if taken.dead {
                 dead += 1;
             } else {
-                // Relaxed: the watermarks alone must make it visible.
+                // Relaxed: the watermarks alone must make the change visible.
                 for (at, one) in installed.iter().enumerate() {
                     let needed = what >> at & 1 == 1;
                     assert!(!needed || one.load(Ordering::Relaxed) == 1, "it runs too early");
@@ -51,8 +51,9 @@ fn watermarks(lanes: usize) -> Arc<Watermarks<u64>> {
     Arc::new(Watermarks::new((0..lanes).map(|_| 0), Box::new(|| ())))
 }
 
-/// Two streams are run while a record that follows both is parked in a third: it is run once, after
-/// both, and its stream is resolved only then, wherever its runner is.
+/// Two streams are run while a follower of both is parked in a third stream: the parked record is
+/// run once, after both, and the third stream is resolved only then, for any position of the
+/// runner.
 #[test]
 fn a_parked_record_is_run_once_and_after_what_it_needs() {
     model(|| {
@@ -77,7 +78,7 @@ fn a_parked_record_is_run_once_and_after_what_it_needs() {
     });
 }
 
-/// Two threads look for parked records: each record is taken by one of them.
+/// Two threads look for parked records: each record is taken by one thread.
 #[test]
 fn a_record_is_taken_by_one_thread() {
     model(|| {
@@ -97,7 +98,7 @@ fn a_record_is_taken_by_one_thread() {
 }
 
 /// Two parked records are finished by one thread or two, in either order: the watermark stays
-/// before the first until that one was run, and then reaches the runner's position.
+/// before the first record until its run, and then reaches the runner's position.
 #[test]
 fn a_watermark_stays_before_what_is_left_in_the_window() {
     model(|| {
@@ -120,7 +121,7 @@ fn a_watermark_stays_before_what_is_left_in_the_window() {
         };
         let other = thread::spawn(worker.clone());
         let is_right = || {
-            // Relaxed: the watermark alone must make it visible.
+            // Relaxed: the watermark alone must make the change visible.
             let resolved = watermarks.resolved(0);
             let run = installed.load(Ordering::Relaxed) == 1;
             assert!(resolved == 0 || run, "it is at {resolved}, past what is left");
@@ -134,8 +135,8 @@ fn a_watermark_stays_before_what_is_left_in_the_window() {
     });
 }
 
-/// A runner continues behind a record that it parked for others: what needs that record waits until
-/// it was run.
+/// A runner continues behind a record parked for other threads: records in need of the parked
+/// record wait for its run.
 #[test]
 fn a_runner_goes_on_only_after_what_its_record_needs() {
     model(|| {
@@ -155,7 +156,7 @@ fn a_runner_goes_on_only_after_what_its_record_needs() {
         let mut seen = Seen::new(1);
         assert!(seen.may_run(&watermarks, &[0], &[0]), "it needs nothing");
         if seen.may_run(&watermarks, &[5], &[0]) {
-            // Relaxed: the watermark alone must make it visible.
+            // Relaxed: the watermark alone must make the change visible.
             assert_eq!(installed.load(Ordering::Relaxed), 1, "it runs too early");
         }
         watermarks.advance_to(0, 10);
@@ -164,7 +165,7 @@ fn a_runner_goes_on_only_after_what_its_record_needs() {
     });
 }
 
-/// One thread runs what is parked while the stream's runner continues: together they raise the
+/// One thread runs the parked records while the stream's runner continues: together they raise the
 /// watermark to the runner's position.
 #[test]
 fn a_watermark_follows_its_runner_past_what_was_parked() {
@@ -184,8 +185,8 @@ fn a_watermark_follows_its_runner_past_what_was_parked() {
     });
 }
 
-/// A stream ends while records are parked that need more of it, and that only follow more of it:
-/// the first is dead, the second is run.
+/// A stream ends while two records are parked: the first needs more of the stream and is dead, the
+/// second is only ordered after more of the stream and is run.
 #[test]
 fn a_record_that_needs_more_than_there_is_is_dead_and_one_that_only_follows_is_not() {
     model(|| {

@@ -18,7 +18,7 @@ fn told(name: &str) -> String {
     format!("{} {flags} | {first} {last} {step} | {specs}", facts.arity).trim_end().to_string()
 }
 
-/// What Redis 7.0.15 replies, where it is not said otherwise.
+/// The replies of Redis 7.0.15, unless noted.
 #[test]
 fn arity_flags_and_keys_are_those_of_redis() {
     for (name, expected) in [
@@ -72,7 +72,8 @@ fn arity_flags_and_keys_are_those_of_redis() {
         ("memory|usage", "-3 readonly | 2 2 1 | RO @2 ..0/1"),
         ("object|encoding", "3 readonly | 2 2 1 | RO @2 ..0/1"),
         ("latency|reset", "-2 admin noscript loading stale | 0 0 0 |"),
-        // Redis says `loading` and `stale` of them, or does not: here it is what is true.
+        // Redis replies `loading` and `stale` here, or does not: the expected flags are the true
+        // flags.
         ("watch", "-2 noscript fast allow_busy | 1 -1 1 | RO @1 ..-1/1"),
         ("ping", "-1 loading stale fast | 0 0 0 |"),
         // Of Redis 7.2.
@@ -83,13 +84,13 @@ fn arity_flags_and_keys_are_those_of_redis() {
     }
 }
 
-/// Clients that know the first three numbers alone find the same keys as by the specifications.
+/// The first three numbers alone lead to the same keys as the specifications.
 #[test]
 fn the_first_key_is_that_of_the_first_specification() {
     for command in catalogue::all() {
         let facts = facts(command.name);
         let first = facts.specs.first().map(key_specs::shown).unwrap_or_default();
-        // Those of others are found behind a number or a word alone.
+        // Keys of other commands are found behind a number or a word alone.
         let is_counted = first.ends_with('#') || first.ends_with(":2");
         let (key, _, _) = facts.keys;
         match key {
@@ -116,7 +117,7 @@ fn every_subcommand_is_told_by_its_whole_name() {
         "*10 $11 slowlog|len :2 ~3 +admin +loading +stale :0 :0 :0 ~3 +@admin +@slow +@dangerous \
          ~0 ~0 ~0 "
     );
-    // Its subcommands are in it.
+    // The reply includes the subcommands.
     let config = told("config", false);
     assert!(
         config.starts_with("*10 $6 config :-2 *0 :0 :0 :0 *1 +@slow *0 *0 *5 *10 "),

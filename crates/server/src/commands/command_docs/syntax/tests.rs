@@ -1,6 +1,6 @@
 use super::*;
 
-/// An argument with all that is known of it.
+/// An argument with all its fields.
 fn shown(argument: &Argument) -> String {
     let parts: Vec<String> = argument.parts.iter().map(shown).collect();
     let mut text = argument.token.map_or(String::new(), |token| format!("'{token}' "));

@@ -1,15 +1,15 @@
-//! The sparse registers of a HyperLogLog: runs of equal ones.
+//! The sparse registers of a HyperLogLog: runs of equal registers.
 
 /// The greatest rank in a run.
 pub const MOST_SPARSE_RANK: u8 = 32;
 
-/// Most registers of a run of other ranks than 0.
+/// Most registers of a run with a rank other than 0.
 const MOST_OF_RANK: usize = 4;
 
-/// Most registers of 0 of a run of one byte.
+/// Most registers of a run of rank 0 in one byte.
 const MOST_ZEROS: usize = 64;
 
-/// Runs that are looked at for equal neighbours where one was changed.
+/// The number of runs examined for equal neighbours after a change.
 const LOOKED_AT: usize = 5;
 
 /// The kinds of runs, by their first bits.
@@ -19,16 +19,16 @@ const RANKED: u8 = 0b1000_0000;
 /// Equal registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Run {
-    /// As many of rank 0 in one byte.
+    /// This many registers of rank 0, in one byte.
     Zeros(usize),
-    /// As many of rank 0 in two bytes.
+    /// This many registers of rank 0, in two bytes.
     ManyZeros(usize),
-    /// A rank, and how many registers have it.
+    /// A rank, and the number of registers with this rank.
     Ranked(u8, usize),
 }
 
 impl Run {
-    /// Registers of 0, in as few bytes as there can be.
+    /// Registers of rank 0, in as few bytes as possible.
     pub fn zeros(len: usize) -> Run {
         if len > MOST_ZEROS { Run::ManyZeros(len) } else { Run::Zeros(len) }
     }
@@ -38,7 +38,7 @@ impl Run {
         Run::Ranked(rank, len)
     }
 
-    /// The run that begins there, if there is one.
+    /// The run at a place, if there is one.
     fn at(bytes: &[u8], at: usize) -> Option<Run> {
         let first = *bytes.get(at)?;
         Some(match first {
@@ -53,19 +53,19 @@ impl Run {
         })
     }
 
-    /// Bytes that it takes.
+    /// The bytes of the run.
     pub fn bytes(self) -> usize {
         if matches!(self, Run::ManyZeros(_)) { 2 } else { 1 }
     }
 
-    /// The number of its registers.
+    /// The number of registers.
     pub fn len(self) -> usize {
         match self {
             Run::Zeros(len) | Run::ManyZeros(len) | Run::Ranked(_, len) => len,
         }
     }
 
-    /// Their rank.
+    /// The rank of the registers.
     pub fn rank(self) -> u8 {
         match self {
             Run::Zeros(_) | Run::ManyZeros(_) => 0,
@@ -73,7 +73,7 @@ impl Run {
         }
     }
 
-    /// As many registers of the same rank.
+    /// A run of `len` registers of the same rank.
     pub fn of_len(self, len: usize) -> Run {
         match self.rank() {
             0 => Run::zeros(len),
@@ -81,7 +81,7 @@ impl Run {
         }
     }
 
-    /// Appends it, unless it has no registers.
+    /// Appends the run, unless it has no registers.
     pub fn push(self, out: &mut Vec<u8>) {
         match self {
             _ if self.len() == 0 => {}
@@ -93,7 +93,7 @@ impl Run {
         }
     }
 
-    /// As text.
+    /// The run as text.
     pub fn shown(self) -> String {
         match self {
             Run::Zeros(len) => format!("z:{len}"),
@@ -110,7 +110,7 @@ pub struct Runs<'a> {
 }
 
 impl<'a> Runs<'a> {
-    /// Those of these bytes.
+    /// The runs in `bytes`.
     pub fn new(bytes: &'a [u8]) -> Runs<'a> {
         Runs { bytes, at: 0 }
     }
@@ -126,19 +126,19 @@ impl Iterator for Runs<'_> {
     }
 }
 
-/// A run that was looked for.
+/// The result of a search for a run.
 pub struct FoundRun {
     /// The run.
     pub run: Run,
-    /// Where it begins.
+    /// Where the run begins.
     pub at: usize,
-    /// Where the one before it begins; where it begins itself if it is the first one.
+    /// Where the previous run begins; for the first run, where the run itself begins.
     pub before: usize,
-    /// The number of its first register.
+    /// The number of the run's first register.
     pub first: usize,
 }
 
-/// The run of a register, among those that begin there.
+/// The run of a register, among the runs from `begin` on.
 pub fn covering(bytes: &[u8], begin: usize, index: usize) -> Option<FoundRun> {
     let (mut at, mut before, mut first) = (begin, begin, 0);
     loop {
@@ -150,8 +150,8 @@ pub fn covering(bytes: &[u8], begin: usize, index: usize) -> Option<FoundRun> {
     }
 }
 
-/// Makes one run of two neighbours of the same rank, where one run can stand for both, among the
-/// first few that begin there: not of those of 0, as in Redis.
+/// Merges two neighbours of the same rank where one run can stand for both, among the first few
+/// runs from `begin` on: not runs of rank 0, as in Redis.
 pub fn merge_equal(bytes: &mut Vec<u8>, begin: usize) {
     let mut at = begin;
     for _ in 0..LOOKED_AT {

@@ -15,7 +15,7 @@ fn of(numbers: std::ops::Range<u32>) -> Sketch {
 
 #[test]
 fn the_hash_is_that_of_redis() {
-    // As redis-server 7.0.15 has them: the registers of these elements by PFDEBUG DECODE.
+    // As in redis-server 7.0.15: the registers of these elements by PFDEBUG DECODE.
     let mut sketch = Sketch::empty();
     assert_eq!(sketch.shown_runs(), "Z:16384");
     ["a", "b", "abcdefgh", "abcdefghijklm", ""].into_iter().for_each(|element| {
@@ -45,7 +45,7 @@ fn strings_that_are_none() {
     assert_eq!(Sketch::of(dense.bytes().to_vec()), Some(dense));
 }
 
-/// Too few runs, too many, and one that is cut off.
+/// Too few runs, too many, and a run cut off.
 #[test]
 fn runs_that_are_not_all_registers_are_an_error() {
     let whole = of(0..100);
@@ -73,7 +73,7 @@ fn an_estimate_is_kept_until_something_is_added() {
 }
 
 proptest! {
-    /// Whatever is done to a sparse one, its registers are those of a list.
+    /// Whatever changes a sparse sketch, its registers are those of a list.
     #[test]
     fn sparse_registers_are_those_of_a_list(
         raised in proptest::collection::vec((0usize..40, 1u8..35), 0..200),

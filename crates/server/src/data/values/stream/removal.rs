@@ -1,4 +1,4 @@
-//! How entries leave a stream: by their ids, and at its front.
+//! Removal of entries from a stream: by id, and at the front.
 
 use super::StoredStream;
 use crate::base::stream_id::StreamId;
@@ -8,28 +8,28 @@ use crate::data::stream_head::StreamHead;
 use crate::data::stream_node::{StreamEntry, entries_from, node_of};
 use hyades::Abort;
 
-/// How many entries a stream is trimmed to.
+/// The target of a trim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TrimTo {
-    /// This many.
+    /// This number of entries.
     Length(u64),
-    /// Those from this id on.
+    /// The entries from this id on.
     Id(StreamId),
 }
 
-/// How a stream is trimmed.
+/// The parameters of a trim.
 #[derive(Clone, Copy, Debug)]
 pub struct Trim {
-    /// What stays.
+    /// The entries that stay.
     pub to: TrimTo,
     /// Only whole nodes are removed.
     pub is_approximate: bool,
-    /// Most entries that are removed; 0: any number.
+    /// Most removed entries; 0: any number.
     pub limit: u64,
 }
 
 impl StoredStream<'_, '_> {
-    /// Removes entries, and returns how many there were.
+    /// Removes entries. Returns the number of removed entries.
     pub fn delete(&mut self, ids: &[StreamId]) -> Result<u64, Stop> {
         let mut ids: Vec<StreamId> =
             ids.iter().copied().filter(|id| *id >= self.head.first).collect();
@@ -72,7 +72,7 @@ impl StoredStream<'_, '_> {
         Ok(removed)
     }
 
-    /// Takes entries out of those of a node; how many there were.
+    /// Removes entries from the entries of a node. Returns the number of removed entries.
     fn remove_from(
         &mut self,
         live: &mut Vec<StreamEntry<'_>>,
@@ -90,7 +90,7 @@ impl StoredStream<'_, '_> {
         Ok(removed)
     }
 
-    /// The first entry is another one.
+    /// Finds the new first entry.
     fn find_first(&mut self) -> Result<(), Stop> {
         let mut first = StreamId::ZERO;
         if self.head.length > 0 {
@@ -103,7 +103,7 @@ impl StoredStream<'_, '_> {
         Ok(())
     }
 
-    /// Removes entries at the front, and returns how many.
+    /// Removes entries at the front. Returns the number of removed entries.
     pub fn trim(&mut self, trim: &Trim) -> Result<u64, Stop> {
         let before = self.head.length;
         let mut goes_on = match trim.to {
@@ -145,8 +145,8 @@ impl StoredStream<'_, '_> {
         Ok(before - self.head.length)
     }
 
-    /// Trims the next node of a stream that had `before` entries: whether all of it goes, and
-    /// whether the next one is to be looked at.
+    /// Trims the next node of a stream that had `before` entries. Returns whether the whole node is
+    /// removed, and whether the next node is to be trimmed.
     fn trim_node(&mut self, trim: &Trim, before: u64, body: &[u8]) -> Result<(bool, bool), Stop> {
         let live: Vec<StreamId> =
             entries_from(body, self.head.first)?.iter().map(|entry| entry.id).collect();

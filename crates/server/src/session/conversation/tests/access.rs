@@ -1,9 +1,9 @@
-//! Users, logging in, and what is refused.
+//! Users, logins, and refusals.
 
 use super::*;
 use std::time::Duration;
 
-/// Says lines as a client; each reply is that of one line.
+/// Says lines as a client; each reply belongs to one line.
 fn says(house: &mut House, client: &mut Conversation, lines: &[(&str, &str)]) {
     for (line, expected) in lines {
         let said = house.say(client, format!("{line}\r\n").as_bytes());
@@ -80,7 +80,7 @@ fn who_has_not_logged_in_sends_little() {
     assert!(!client.is_closing());
 }
 
-/// As in Redis: that there is no such subcommand is said before what the client may not run.
+/// As in Redis: an unknown subcommand is an error before missing rights are.
 #[test]
 fn an_unknown_subcommand_is_said_whatever_the_rights() {
     let mut house = House::new(false);
@@ -99,7 +99,7 @@ fn an_unknown_subcommand_is_said_whatever_the_rights() {
             ("EXEC", "-EXECABORT"),
         ],
     );
-    // None of them is one that was refused.
+    // None of the errors is a refusal.
     says(&mut house, &mut admin, &[("ACL LOG", "*0")]);
     let refused = "-NOPERM this user has no permissions to run the 'client|list' command ";
     says(&mut house, &mut client, &[("CLIENT LIST", refused)]);
@@ -118,7 +118,7 @@ fn rules_hold_in_runs_in_multi_and_in_exec() {
     let del = "-NOPERM this user has no permissions to run the 'del' command ";
     let channel =
         "-NOPERM this user has no permissions to access one of the channels used as arguments ";
-    // One request is refused, its neighbours run.
+    // A request is refused, its neighbours run.
     let said = house.say(&mut client, b"SET k1 1\r\nSET x 1\r\nDEL k1\r\nGET k1\r\n");
     assert_eq!(said, format!("+OK {key}{del}$1 1 "));
     says(
@@ -161,7 +161,7 @@ fn rules_hold_in_runs_in_multi_and_in_exec() {
     assert!(house.say(&mut admin, b"CLIENT LIST\r\n").contains("user=a "));
 }
 
-/// A word that is the value of an option is none.
+/// A word in the place of an option's value is not an option.
 #[test]
 fn sort_stores_only_under_keys_that_are_allowed() {
     let mut house = House::new(false);
@@ -181,7 +181,7 @@ fn sort_stores_only_under_keys_that_are_allowed() {
     says(&mut house, &mut admin, &[(keys, "*2 $2 a1 $6 victim")]);
 }
 
-/// What has been queued, or waits, is refused once its user may not run it any more.
+/// A queued or waiting command is refused once its user may not run it any more.
 #[test]
 fn rights_are_looked_at_when_a_command_runs() {
     let mut house = House::new(false);
@@ -213,7 +213,8 @@ fn a_removed_user_has_no_rights() {
         &mut admin,
         &[("ACL SETUSER b", "+OK"), ("ACL DELUSER a", ":1"), ("ACL SETUSER a +@all ~*", "+OK")],
     );
-    // Its loop disconnects it; until then, and whatever user has its name now, it may do nothing.
+    // The client's loop disconnects it; until then, and whatever user has the name now, the client
+    // may do nothing.
     assert!(client.client.entry.is_killed.load(std::sync::atomic::Ordering::Relaxed));
     says(&mut house, &mut client, &[("GET k", "-NOPERM"), ("ACL WHOAMI", "-NOPERM")]);
 }
@@ -242,14 +243,14 @@ fn who_guesses_passwords_waits() {
     for _ in 0..10 {
         says(&mut house, &mut client, &[("AUTH a wrong", WRONG)]);
     }
-    // A busy machine takes its time to look at the delays: they are long.
+    // A busy machine takes a while to look at the delays: they are long.
     fail_four_times(&house);
     let begin = Instant::now();
     assert_eq!(house.say(&mut client, b"AUTH default x\r\nPING\r\n"), "", "even if it is right");
     let until = client.deadline().expect("it is held");
     assert!(until > begin && until <= Instant::now() + Duration::from_millis(1_600));
     assert!(!client.has_work(), "a loop sleeps meanwhile");
-    // Another client of the address waits as well, if it logs in.
+    // Another client of the address waits as well before a login.
     let mut other = house.client();
     assert!(house.say(&mut other, b"PING\r\nHELLO 2\r\nAUTH a wrong\r\n").len() > 7);
     assert!(other.deadline().is_some());
@@ -269,7 +270,7 @@ fn fail_four_times(house: &House) {
     (0..4).for_each(|_| house.shared.access.throttle.failed(address, Instant::now()));
 }
 
-/// It holds from the end of EXEC on. One attempt may stand in a transaction: EXEC waits for it, as
+/// A login holds from the end of EXEC on. A transaction may have one attempt: EXEC waits for it, as
 /// AUTH does.
 #[test]
 fn a_transaction_may_log_in_once() {
@@ -321,7 +322,7 @@ fn who_guesses_passwords_in_transactions_waits_too() {
     assert!(client.deadline().is_some() && !client.has_work());
     std::thread::sleep(Duration::from_millis(1_610));
     assert_eq!(house.say(&mut client, b""), format!("*2 +OK {WRONG}+PONG "));
-    // What queues an attempt does not wait, nor what drops it.
+    // Neither a command that queues an attempt waits, nor DISCARD.
     let said = house.say(&mut client, b"MULTI\r\nAUTH a wrong\r\nDISCARD\r\n");
     assert_eq!(said, "+OK +QUEUED +OK ");
     let said = house.say(&mut client, b"MULTI\r\nPING\r\nEXEC\r\n");

@@ -10,7 +10,7 @@ use std::io::Write;
 use std::net::Shutdown;
 use std::time::Duration;
 
-/// Says something and runs what was called by it.
+/// Feeds a client's text and runs the clients called by the text.
 pub(super) fn say_all(
     house: &mut House,
     all: &mut [Conversation],
@@ -32,7 +32,7 @@ pub(super) fn say_all(
     }
 }
 
-/// Clients that wait for others are not called, however many keys a transaction fills.
+/// Clients that wait for other keys are not called, however many keys a transaction fills.
 #[test]
 fn a_client_is_called_for_its_own_key_alone() {
     let mut house = House::new(false);
@@ -47,7 +47,7 @@ fn a_client_is_called_for_its_own_key_alone() {
     assert_eq!(house.say(&mut waiting, b""), "*2 $1 w $1 x ");
 }
 
-/// A command that waits, what another client says, the first one's reply, and what it then sees.
+/// A waiting command, another client's text, the first client's reply, and the state afterwards.
 const SERVED: &[(&str, &str, &str, &str)] = &[
     ("BLPOP a 0", "RPUSH a 1 2", "*2 $1 a $1 1 ", "LRANGE a 0 -1 -> *1 $1 2 "),
     ("BRPOP a 0", "RPUSH a 1 2", "*2 $1 a $1 2 ", "LRANGE a 0 -1 -> *1 $1 1 "),
@@ -67,7 +67,7 @@ const SERVED: &[(&str, &str, &str, &str)] = &[
     ("BZPOPMAX b a 0", "ZADD a 1 x 2 y", "*3 $1 a $1 y $1 2 ", "ZCARD a -> :1 "),
     ("BZMPOP 0 1 a MAX", "ZADD a 1 x", "*2 $1 a *1 *2 $1 x $1 1 ", "EXISTS a -> :0 "),
     ("BZPOPMIN a 0", "ZADD b 1 x\r\nZUNIONSTORE a 1 b", "*3 $1 a $1 x $1 1 ", "EXISTS a -> :0 "),
-    // Not what it waits for, then what it waits for.
+    // Elements for other commands, then elements for the waiting command.
     (
         "BLPOP a 0",
         "SET a 1\r\nDEL a\r\nZADD a 1 x\r\nDEL a\r\nRPUSH a 1",
@@ -110,7 +110,7 @@ fn a_command_waits_and_is_served_by_what_fills_its_key() {
         assert_eq!(said[0], "", "{wait}: nothing behind it runs");
         assert!(all[0].is_blocked() && all[0].is_idle(), "{wait}");
         assert_eq!(house.shared.wiring.waiting.clients(), 1);
-        // The whole of it at once: what waits is served behind it.
+        // The whole text at once: the waiting command is served behind the text.
         let said = say_all(&mut house, &mut all, 1, &format!("{fill}\r\n"));
         assert_eq!(said[0], format!("{served}+PONG "), "{wait} {fill}");
         let (look, expected) = left.split_once(" -> ").unwrap();
@@ -143,7 +143,7 @@ fn it_waits_for_no_more_than_its_time() {
     }
 }
 
-/// Whatever the replies still wait for that it was to have before.
+/// Whatever its earlier replies still wait for.
 #[test]
 fn a_client_that_has_hung_up_takes_nothing() {
     let mut house = House::new(true);
@@ -154,7 +154,7 @@ fn a_client_that_has_hung_up_takes_nothing() {
     let text = "SET a 1\r\nBLPOP l 0\r\nPING\r\n";
     client.write_all(text.as_bytes()).unwrap();
     client.shutdown(Shutdown::Write).unwrap();
-    // A read that fills the buffer is followed by another one, which finds the end.
+    // After a read that fills the buffer, another read finds the end.
     let mut buffer = vec![0; text.len()];
     gone.read(&house.shared, &mut buffer, 0);
     house.run(&mut gone.conversation, 0);
@@ -184,7 +184,7 @@ fn a_client_that_has_hung_up_takes_nothing() {
     assert_eq!(take(&mut other), ":1 ");
 }
 
-/// The log fails while another thread runs what was called: the client has the reply of that alone.
+/// The log fails while another thread runs the called command: the client has one reply.
 #[test]
 fn what_another_thread_runs_is_told_once_of_a_log_that_fails() {
     let mut house = House::new(false);
@@ -247,7 +247,7 @@ fn one_that_goes_leaves_its_place_to_the_next() {
     for at in 0..2 {
         say_all(&mut house, &mut all, at, "BLPOP a 0\r\n");
     }
-    // It was called, and goes before it looks.
+    // The client was called, and leaves before it looks.
     all[2].feed(b"RPUSH a 1\r\n");
     house.run(&mut all[2], 2);
     while !house.queue.is_empty() {
@@ -298,7 +298,7 @@ fn in_multi_and_for_silent_clients() {
     assert_eq!(say_all(&mut house, &mut all, 1, "RPUSH a 1\r\n"), ["+PONG ", ":1 "]);
 }
 
-/// The element that it gets was pushed by a transaction that may not be on disk yet.
+/// The client gets an element pushed by a transaction that may not be on disk yet.
 #[test]
 fn what_was_waited_for_leaves_once_it_is_on_disk() {
     let mut house = House::new(true);
@@ -322,7 +322,7 @@ fn what_was_waited_for_leaves_once_it_is_on_disk() {
     assert_eq!((take(&mut waits).as_str(), take(&mut pushes).as_str()), ("*2 $1 a $1 1 ", ":1 "));
 }
 
-/// A client that waits is read on, up to a bound: so its end is noticed.
+/// A waiting client is read on, up to a bound: so its end is noticed.
 #[test]
 fn input_behind_it_is_bounded() {
     let mut house = House::new(false);

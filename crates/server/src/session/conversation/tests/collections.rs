@@ -128,7 +128,7 @@ fn lists_sets_and_sort() {
     ]);
 }
 
-/// What SORT takes for a number is more than what ZADD does.
+/// SORT takes more texts for numbers than ZADD does.
 #[test]
 fn sort_reads_numbers_as_redis_does() {
     transcript(&[
@@ -182,7 +182,7 @@ fn bits() {
     ]);
 }
 
-/// More arguments than are compared one by one: the same replies.
+/// More arguments than are compared in sequence: the same replies.
 #[test]
 fn many_arguments_are_as_few() {
     let mut house = House::new(false);
@@ -206,14 +206,14 @@ fn many_arguments_are_as_few() {
     assert_eq!(said(format!("SMISMEMBER s{} no", words(" m#"))), there);
 }
 
-/// Words that mean something to some command.
+/// Words with a meaning for some command.
 const WORDS: &str = "\
     0 1 -1 2 3 7 9223372036854775807 -9223372036854775808 nan inf -inf 1e400 (1 [a (a - + a \
     b s l t h z * LIMIT COUNT WITHSCORES WITHVALUES BYSCORE BYLEX REV WEIGHTS STORE \
     AGGREGATE MIN MAX LEFT RIGHT BEFORE NX XX GT CH INCR GET SET INCRBY u8 i64 u63 #1 \
     OVERFLOW SAT BIT BY nosort RANK MAXLEN MATCH DESC ALPHA AND NOT EX REPLACE IDX";
 
-/// The length of the reply in front, in bytes; `None` if it is none, or is not complete.
+/// The length of the first reply, in bytes; `None` if there is no reply, or an incomplete reply.
 fn reply_length(text: &[u8]) -> Option<usize> {
     let end = text.windows(2).position(|two| two == b"\r\n")?;
     let line = std::str::from_utf8(&text[1..end]).ok()?;
@@ -237,8 +237,8 @@ fn reply_length(text: &[u8]) -> Option<usize> {
     Some(length)
 }
 
-/// Whatever the arguments are, a command has one reply, an error at worst, and the next one runs.
-/// One that waits waits no longer than it is let.
+/// Whatever the arguments are, a command has one reply, an error at worst, and the next command
+/// runs. A waiting command waits no longer than allowed.
 #[test]
 fn any_arguments_are_answered() {
     let words_known: Vec<&str> = WORDS.split(' ').chain([""]).collect();

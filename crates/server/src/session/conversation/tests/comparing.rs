@@ -1,4 +1,4 @@
-//! Transcripts of commands that write where a key holds a certain string.
+//! Transcripts of commands that write if a key holds a certain string.
 
 use super::*;
 
@@ -99,7 +99,7 @@ fn several_strings_are_set_with_one_time() {
     ]);
 }
 
-/// One that lies in chunks is compared piece by piece.
+/// A string in chunks is compared piece by piece.
 #[test]
 fn long_strings_are_compared_to_their_ends() {
     let mut house = House::new(false);

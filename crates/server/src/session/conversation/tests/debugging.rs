@@ -1,10 +1,10 @@
-//! DEBUG, as those use it that test clients; and what is said while the database is being opened.
+//! DEBUG, as in tests of clients; and the replies while the database is being opened.
 
 use super::*;
 use crate::state::Stopping;
 use std::time::Duration;
 
-/// At the limits, and beyond them.
+/// At the limits, and beyond.
 #[test]
 fn a_sleep_has_bounds() {
     const OK: &str = "+OK ";
@@ -38,7 +38,7 @@ fn a_sleep_has_bounds() {
     // In EXEC as well, as in Redis.
     let said = house.say(&mut client, b"MULTI\r\nSET a 1\r\nDEBUG SLEEP 0.001\r\nEXEC\r\n");
     assert_eq!(said, "+OK +QUEUED +QUEUED *2 +OK +OK ");
-    // A server that stops does not sleep.
+    // A stopping server does not sleep.
     house.shared.stop(Stopping::Asked);
     let began = Instant::now();
     assert_eq!(house.say(&mut client, b"DEBUG SLEEP 3600\r\n"), OK);
@@ -96,7 +96,7 @@ fn populate_adds_the_keys_that_do_not_exist() {
     assert_eq!(said, "-ERR the key is longer than 1 MiB ");
 }
 
-/// It is several transactions, and all of them are there.
+/// The command runs several transactions, and the keys of all are there.
 #[test]
 fn populate_adds_more_than_a_transaction_has() {
     let mut house = House::new(false);
@@ -107,14 +107,14 @@ fn populate_adds_more_than_a_transaction_has() {
     assert_eq!(said, "+OK :3001 ");
     let said = house.say(&mut client, b"MGET key:0 key:999 key:1000 key:2499 key:3000\r\n");
     assert_eq!(said, "*5 $7 value:0 $9 value:999 $10 value:1000 $10 value:2499 $10 value:3000 ");
-    // What a client watches has changed.
+    // A watched key has changed.
     let mut other = house.client();
     house.say(&mut other, b"WATCH more:1\r\nMULTI\r\nGET more:1\r\n");
     assert_eq!(house.say(&mut client, b"DEBUG POPULATE 2 more\r\n"), "+OK ");
     assert_eq!(house.say(&mut other, b"EXEC\r\n"), "*-1 ");
 }
 
-/// Long keys count as long values do: a transaction has one of them, and not a thousand.
+/// Long keys count like long values: a transaction has one long key, and not a thousand.
 #[test]
 fn populate_adds_long_keys_one_by_one() {
     let mut house = House::new(false);

@@ -49,7 +49,7 @@ fn restore_looks_at_its_options_the_key_and_the_payload() {
     }
 }
 
-/// Each type, packed and in blocks, over what lay there before in either form.
+/// Each type, packed and in blocks, over an older value in either form.
 #[test]
 fn values_of_both_forms_are_restored() {
     let mut house = House::new(false);
@@ -83,7 +83,7 @@ fn values_of_both_forms_are_restored() {
                 let line = read.replace('%', key) + "\r\n";
                 let said = house.say(&mut client, line.as_bytes());
                 let mut words: Vec<_> = said.split(' ').map(str::to_string).collect();
-                // The order of a hash is that of its secret.
+                // The order of a hash follows its secret.
                 if read.starts_with("HGETALL") {
                     words.sort();
                 }
@@ -94,7 +94,7 @@ fn values_of_both_forms_are_restored() {
     }
 }
 
-/// A short payload may hold much: no event loop reads that.
+/// A short payload may hold much: no event loop reads such a payload.
 #[test]
 fn what_holds_much_is_restored_by_a_job() {
     let mut house = House::new(false);
@@ -102,7 +102,7 @@ fn what_holds_much_is_restored_by_a_job() {
     for (count, jobs) in [(10_000, 0), (300_000, 1)] {
         let payload = rdb::list(&vec![&b"0"[..]; count]);
         assert!(payload.len() < 64 << 10, "{}", payload.len());
-        // It expires at once, so that nothing is written.
+        // The value expires at once, so that nothing is written.
         let head = format!("*5\r\n$7\r\nRESTORE\r\n$1\r\nl\r\n$1\r\n1\r\n${}\r\n", payload.len());
         let restore = [head.as_bytes(), &payload, b"\r\n$6\r\nABSTTL\r\n"].concat();
         assert_eq!(house.say(&mut client, &restore), "+OK ");
@@ -110,7 +110,7 @@ fn what_holds_much_is_restored_by_a_job() {
     }
 }
 
-/// As long a string as a transaction can read and write once: here that is 64 MiB.
+/// The longest string that a transaction can read and write once: here 64 MiB.
 #[test]
 fn a_long_string_is_restored() {
     let mut house = House::new(false);
@@ -143,7 +143,7 @@ fn what_operators_ask() {
     ]);
 }
 
-/// WAITAOF tells of what was written before it, so it is held back with that.
+/// WAITAOF tells of earlier writes, so the reply is held back with them.
 #[test]
 fn waitaof_waits_for_what_was_written() {
     let mut house = House::new(true);
@@ -156,8 +156,8 @@ fn waitaof_waits_for_what_was_written() {
     assert_eq!(client.output(), b"+OK\r\n*2\r\n:1\r\n:0\r\n");
 }
 
-/// A stream as Redis 7.2 writes it: behind the time at which a consumer was seen stands the one at
-/// which it was given an entry, -1 if it never was.
+/// A stream in the format of Redis 7.2: behind the time at which a consumer was seen stands the
+/// time of the consumer's last delivery, -1 without deliveries.
 #[test]
 fn a_stream_of_redis_7_2_keeps_when_its_consumers_were_active() {
     let mut house = House::new(false);

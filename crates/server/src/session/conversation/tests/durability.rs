@@ -1,8 +1,8 @@
-//! HYADES.DURABILITY: what is told before it is on disk, and what never is.
+//! HYADES.DURABILITY: replies before the write is on disk, and replies never sent so early.
 
 use super::*;
 
-/// Runs what a client sends; nothing is written to the log.
+/// Runs a client's text; nothing is written to the log.
 fn say_at_once(house: &mut House, client: &mut Conversation, number: usize, text: &str) -> String {
     client.feed(format!("{text}\r\n").as_bytes());
     house.run(client, number);
@@ -46,7 +46,7 @@ fn early_replies_leave_at_once_and_others_wait() {
         );
         assert_eq!(say_at_once(&mut house, &mut early, 0, &format!("SET {mode} 1")), "+OK ");
         assert_eq!(say_at_once(&mut house, &mut early, 0, &format!("GET {mode}")), "$1 1 ");
-        // What was told to one that did not ask for certainty, is not told to one that did.
+        // A write told without certainty is not told to a client that asked for certainty.
         assert_eq!(say_at_once(&mut house, &mut other, 1, &format!("GET {mode}")), "");
         write(&mut house, &mut [&mut early, &mut other]);
         assert_eq!((take(&mut early), take(&mut other)), (String::new(), "$1 1 ".to_string()));
@@ -77,28 +77,28 @@ fn a_transaction_may_choose_for_itself() {
     let queued = "+OK +QUEUED +QUEUED ";
     let text = "MULTI\r\nHYADES.DURABILITY none\r\nSET a 1\r\nEXEC";
     assert_eq!(say_at_once(&mut house, &mut client, 0, text), format!("{queued}*2 +OK +OK "));
-    // It was for that one alone.
+    // The setting was for the transaction alone.
     assert_eq!(say_at_once(&mut house, &mut client, 0, "HYADES.DURABILITY"), "$3 ack ");
     assert_eq!(say_at_once(&mut house, &mut client, 0, "SET a 2"), "");
     write(&mut house, &mut [&mut client]);
     assert_eq!(take(&mut client), "+OK ");
 
-    // The other way round; the last one counts.
+    // The other way round; the last setting counts.
     assert_eq!(say_at_once(&mut house, &mut client, 0, "HYADES.DURABILITY none"), "+OK ");
     let text = "MULTI\r\nHYADES.DURABILITY 1s\r\nHYADES.DURABILITY ack\r\nSET a 3\r\nEXEC";
     assert_eq!(say_at_once(&mut house, &mut client, 0, text), "");
     write(&mut house, &mut [&mut client]);
     assert_eq!(take(&mut client), format!("{queued}+QUEUED *3 +OK +OK +OK "));
     assert_eq!(say_at_once(&mut house, &mut client, 0, "HYADES.DURABILITY"), "$4 none ");
-    // Within a transaction nothing waits: WAITAOF tells what is certain.
+    // Within a transaction nothing waits: WAITAOF counts only certain writes.
     let text = "MULTI\r\nWAITAOF 1 0 0\r\nEXEC";
     assert_eq!(say_at_once(&mut house, &mut client, 0, text), "+OK +QUEUED *1 *2 :0 :0 ");
-    // One without commands on data leaves nothing behind for the next.
+    // A transaction without commands on data leaves nothing behind for the next.
     let text = "MULTI\r\nHYADES.DURABILITY ack\r\nEXEC\r\nSET a 4";
     assert_eq!(say_at_once(&mut house, &mut client, 0, text), "+OK +QUEUED *1 +OK +OK ");
 }
 
-/// Messages tell of writes: they are delivered when those are on disk, whatever was replied.
+/// Messages tell of writes: they are delivered when the writes are on disk, whatever was replied.
 #[test]
 fn messages_of_early_replies_wait_for_the_disk() {
     let mut house = House::new(true);
@@ -111,7 +111,7 @@ fn messages_of_early_replies_wait_for_the_disk() {
     assert_eq!(say_at_once(&mut house, &mut listener, 1, ""), "*3 $7 message $1 a $1 x ");
 }
 
-/// A log that writes nothing for a second makes `1s` wait, and `none` go on.
+/// A log without writes for a second makes `1s` wait, and `none` go on.
 #[test]
 fn a_second_is_the_longest_that_one_tells_early() {
     let mut house = House::new(true);
@@ -128,7 +128,7 @@ fn a_second_is_the_longest_that_one_tells_early() {
     assert_eq!(say_at_once(&mut house, &mut second, 0, "SET a 3"), "+OK ");
 }
 
-/// What was sent is sent; what was not, is not told as if it were certain.
+/// Sent replies stay sent; an unsent reply is not told as if it were certain.
 #[test]
 fn a_log_that_fails_fails_what_waits_for_it() {
     let mut house = House::new(true);
@@ -148,7 +148,7 @@ fn what_a_transaction_has_queued_is_told_with_its_outcome() {
     assert_eq!(say_at_once(&mut house, &mut client, 0, all), "");
     write(&mut house, &mut [&mut client]);
     assert_eq!(take(&mut client), "+OK +QUEUED +QUEUED *2 +OK $1 1 +PONG ");
-    // A client that waits for these before it sends EXEC gets them at once.
+    // A client that waits for the replies before it sends EXEC gets them at once.
     assert_eq!(say_at_once(&mut house, &mut client, 0, "MULTI\r\nSET a 2"), "+OK +QUEUED ");
     assert_eq!(say_at_once(&mut house, &mut client, 0, "EXEC"), "");
     write(&mut house, &mut [&mut client]);

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// What a subscriber of all events hears of some commands, as `EVENT KEY`.
+/// The events of some commands, as a subscriber of all events hears them, as `EVENT KEY`.
 fn heard(classes: &str, commands: &[&str]) -> Vec<String> {
     let mut house = House::new(false);
     let (mut listens, mut says) = (house.client(), house.client());
@@ -19,7 +19,7 @@ fn heard(classes: &str, commands: &[&str]) -> Vec<String> {
     words.chunks_exact(9).map(event).collect()
 }
 
-/// The commands, and the events of the last one.
+/// The commands, and the events of the last command.
 const EVENTS: &[(&[&str], &[&str])] = &[
     (&["SET a 1"], &["set a"]),
     (&["SET a 1 EX 10"], &["set a", "expire a"]),
@@ -161,7 +161,7 @@ fn a_key_that_has_expired_is_told_when_it_is_overwritten() {
     assert!(at("__keyevent@0__:expired") < at("__keyevent@0__:set"));
 }
 
-/// Of a field that has expired it is told when it is removed with a write, or by itself.
+/// An expired field is told when it is removed with a write, or by itself.
 #[test]
 fn a_field_that_has_expired_is_told() {
     let mut house = House::new(false);
@@ -186,7 +186,7 @@ fn a_field_that_has_expired_is_told() {
     assert!(!said.contains(":expired"), "{said}");
 }
 
-/// None hears of a write that a crash takes back.
+/// No subscriber hears of a write that a crash takes back.
 #[test]
 fn events_leave_when_the_write_is_on_disk() {
     let mut house = House::new(true);

@@ -1,10 +1,10 @@
-//! What redis_exporter, which dashboards of Redis read, finds in INFO.
+//! The fields of INFO for redis_exporter, which dashboards of Redis read.
 
 use super::*;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// The fields that redis_exporter 1.8x reads of a server of Redis: not those of other servers, of
-/// modules and of replicas.
+/// The fields that redis_exporter 1.8x reads of a server of Redis: without fields of other servers,
+/// of modules and of replicas.
 const SHOWN: &str = "\
     uptime_in_seconds process_id io_threads_active connected_clients blocked_clients \
     maxclients tracking_clients clients_in_timeout_table pubsub_clients watching_clients \
@@ -46,7 +46,7 @@ const SHOWN: &str = "\
     acl_access_denied_channel total_system_memory configured_hz hz role redis_version \
     redis_build_id redis_mode os maxmemory_policy tcp_port run_id master_replid";
 
-/// Those of them that have no truthful value here. docs/server/README.md has the reason for each.
+/// The fields without a truthful value here. docs/server/README.md has the reason for each.
 const LEFT_OUT: &str = "\
     client_longest_output_list client_biggest_input_buf allocator_muzzy \
     mem_overhead_db_hashtable_rehashing aof_delayed_fsync current_eviction_exceeded_time \

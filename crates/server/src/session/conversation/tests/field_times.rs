@@ -1,5 +1,4 @@
-//! Fields of hashes that expire: the replies, the events, and that no reader sees a field whose
-//! time has come.
+//! Hash fields with an expiry: the replies, the events, and that no reader sees an expired field.
 
 mod at_random;
 
@@ -9,10 +8,10 @@ use crate::upkeep::reaper::reap;
 use hyades::Columns;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// So far ahead of the wall clock that the clock stands still but for [`Lapse::pass`].
+/// So far ahead of the wall clock that the clock stands still except for [`Lapse::pass`].
 const AHEAD_MS: i64 = 10_000_000;
 
-/// A server whose time passes when a test says so.
+/// A server with a clock that a test advances.
 struct Lapse {
     house: House,
     client: Conversation,
@@ -40,7 +39,7 @@ impl Lapse {
         said.trim_end().to_string()
     }
 
-    /// Removes what has expired.
+    /// Removes expired keys and fields.
     fn reap(&self) {
         reap(&self.house.shared, self.house.shared.store.opened.get().unwrap()).unwrap();
     }
@@ -56,7 +55,7 @@ impl Lapse {
     }
 }
 
-/// Hashes that are packed, and the same in blocks.
+/// Packed hashes, and hashes in blocks.
 const BOTH: [&str; 2] = ["CONFIG SET hash-max-listpack-entries 128\r\n", PACKS_NOTHING];
 
 #[test]
@@ -81,7 +80,7 @@ fn commands_on_times_reply_as_redis_does() {
             ("HEXPIRE h 30 NX FIELDS 2 x x", "*2 :-2 :-2"),
             ("HPERSIST h FIELDS 4 a a c x", "*4 :1 :-1 :1 :-2"),
             ("HGETALL h", "*6 $1 a $1 1 $1 b $1 2 $1 c $1 3"),
-            // A field that is set does not expire; one that is added to expires when it did.
+            // A field set anew does not expire; an increment keeps the time of expiry.
             ("HINCRBY h b 5", ":7"),
             ("HINCRBYFLOAT h b 0.5", "$3 7.5"),
             ("HTTL h FIELDS 1 b", "*1 :10"),
@@ -131,7 +130,7 @@ fn commands_on_times_reply_as_redis_does() {
     }
 }
 
-/// Fields in blocks have no order: those of a reply with all of them are sorted.
+/// Fields in blocks have no order: the fields of a reply with all fields are sorted.
 fn sorted_pairs(line: &str, said: &str) -> String {
     if !line.starts_with("HGETALL") {
         return said.to_string();
@@ -201,7 +200,7 @@ fn what_is_wrong_is_refused() {
     }
 }
 
-/// Of a hash that had the fields a and b, once the time of a has come.
+/// The replies about a hash with the fields a and b, once a has expired.
 const WITHOUT_A_FIELD: &[(&str, &str)] = &[
     ("HGET h a", "$-1"),
     ("HMGET h a b", "*2 $-1 $1 2"),
@@ -233,7 +232,7 @@ const WITHOUT_A_FIELD: &[(&str, &str)] = &[
     ("EXISTS h", ":1"),
 ];
 
-/// Once those of all its fields have come.
+/// The replies once all fields have expired.
 const WITHOUT_THE_HASH: &[(&str, &str)] = &[
     ("EXISTS h", ":0"),
     ("TYPE h", "+none"),
@@ -255,8 +254,8 @@ const WITHOUT_THE_HASH: &[(&str, &str)] = &[
     ("HSET h a 1", ":1"),
 ];
 
-/// Each command that reads, once the time of a field has come, and once the times of all have: with
-/// the field stored still, and without.
+/// Each command that reads, once a field has expired, and once all have: with the field stored
+/// still, and without.
 #[test]
 fn no_reader_sees_a_field_whose_time_has_come() {
     for (settings, is_reaped) in BOTH.into_iter().flat_map(|way| [(way, false), (way, true)]) {
@@ -283,8 +282,8 @@ fn no_reader_sees_a_field_whose_time_has_come() {
     }
 }
 
-/// Nothing touches them: the blocks, the key and the timers go by themselves, and the number of
-/// fields that were removed is told.
+/// Without any access: the blocks, the key and the timers go by themselves, and the number of
+/// removed fields is told.
 #[test]
 fn expired_fields_leave_memory_by_themselves() {
     for settings in BOTH {
@@ -352,7 +351,7 @@ fn a_watch_sees_a_field_expire() {
             lapse.say("HSET h a 1 b 2 c 3");
             lapse.say("HPEXPIRE h 10 FIELDS 1 c");
             lapse.say("HPEXPIRE h 110 FIELDS 1 a");
-            // One that has expired before is none that changes.
+            // A field expired before is no change.
             lapse.pass(10);
             assert_eq!(lapse.say("WATCH h"), "+OK");
             lapse.pass(passes);

@@ -97,7 +97,7 @@ fn what_is_found_is_stored() {
     ]);
 }
 
-/// A search reads the cells around its shape, and not what lies elsewhere.
+/// A search reads the cells around its shape, and no distant cells.
 #[test]
 fn a_search_reads_what_is_near() {
     let mut house = House::new(false);

@@ -66,7 +66,7 @@ fn strings_that_are_no_hyperloglogs_are_refused() {
     ]);
 }
 
-/// `hll-sparse-max-bytes` holds for what is added from then on.
+/// `hll-sparse-max-bytes` holds for elements added from then on.
 #[test]
 fn how_long_they_are_sparse_is_a_setting() {
     transcript(&[
@@ -83,7 +83,7 @@ fn how_long_they_are_sparse_is_a_setting() {
     ]);
 }
 
-/// PFCOUNT keeps the estimate with its key, which is a write: scripts that only read may not.
+/// PFCOUNT keeps the estimate with its key, which is a write: read-only scripts may not.
 #[test]
 fn an_estimate_is_written() {
     let refused = "-ERR Write commands are not allowed from read-only scripts.";

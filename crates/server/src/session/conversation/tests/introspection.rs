@@ -1,4 +1,4 @@
-//! What clients are told of themselves, of commands, and of settings.
+//! Replies about clients, commands, and settings.
 
 use super::*;
 
@@ -21,7 +21,7 @@ fn a_client_is_shown_with_the_command_that_runs() {
         let shown = house.say(&mut client, &of_waiting);
         assert!(shown.contains(expected) && shown.contains(name), "{shown}");
     }
-    // No such subcommand: it is refused, and the last one stays.
+    // There is no such subcommand: it is refused, and the last command stays.
     house.say(&mut client, b"CLIENT NONE\r\n");
     let id = client.client.entry.id;
     assert!(client.client.entry.line(0).contains("cmd=client|list "), "{id}");
@@ -45,7 +45,7 @@ fn of_each_option_of_client_kill_the_last_one_counts() {
 #[test]
 fn clients_are_killed_by_their_age() {
     let mut house = House::new(false);
-    // Ahead of the wall clock it stands still.
+    // Ahead of the wall clock the server's clock stands still.
     let now = house.shared.clock.now_ms() + 1_000_000;
     house.shared.clock.advance(now);
     let (mut client, old) = (house.client_since(now), house.client_since(now - 10_000));
@@ -99,7 +99,7 @@ fn flags_tell_what_a_command_does() {
     assert_eq!(house.say(&mut client, b"COMMAND INFO get|key\r\n"), "*1 *-1 ");
 }
 
-/// What redis-cli takes its help and hints from.
+/// The source of redis-cli's help and hints.
 #[test]
 fn the_arguments_of_commands_are_told() {
     let mut house = House::new(false);
@@ -160,7 +160,7 @@ fn keys_of_commands_that_are_not_built_are_known() {
     assert_eq!(house.say(&mut client, b"COMMAND GETKEYS EVAL text 0 a\r\n"), "*0 ");
 }
 
-/// What UNLINK leaves to be removed later is counted.
+/// Values that UNLINK leaves for later removal are counted.
 #[test]
 fn large_values_that_are_to_be_removed_are_counted() {
     let mut house = House::new(false);

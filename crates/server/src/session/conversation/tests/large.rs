@@ -1,4 +1,4 @@
-//! Collections that lie in blocks: the same commands on both forms, and what becomes of blocks.
+//! Collections in blocks: the same commands on both forms, and the removal of blocks.
 
 use super::*;
 use crate::data::collections::{first_run, remove_garbage};
@@ -8,7 +8,7 @@ use hyades::{Column, Columns, Schema, Type};
 pub const PACKS_NOTHING: &str = "CONFIG SET hash-max-listpack-entries 0 set-max-intset-entries 0 \
                              zset-max-listpack-entries 0 list-max-listpack-size 1\r\n";
 
-/// The blocks that there are, and the collections that are garbage.
+/// The existing blocks, and the collections that are garbage.
 fn blocks(house: &House) -> (usize, usize) {
     let opened = house.shared.store.opened.get().unwrap();
     let (tables, snapshot) = (opened.tables, opened.database.open_snapshot());
@@ -35,7 +35,8 @@ fn fill(house: &mut House, client: &mut Conversation, count: usize) {
     house.say(client, all.as_bytes());
 }
 
-/// Whatever takes a collection away, none of its blocks stays, and none of another's is removed.
+/// Whatever removes a collection, none of its blocks stays, and no block of another collection
+/// goes.
 #[test]
 fn what_is_taken_away_leaves_no_blocks() {
     let mut house = House::new(false);
@@ -77,7 +78,7 @@ pub fn reopened(house: House) -> House {
     opened(dir.unwrap())
 }
 
-/// A server of this directory.
+/// A server of the given directory.
 pub fn opened(dir: TempDir) -> House {
     let mut builder = Database::builder().streams(2);
     let tables = Tables::declare(&mut builder);
@@ -88,7 +89,7 @@ pub fn opened(dir: TempDir) -> House {
     House { shared, session, queue, _dir: Some(dir) }
 }
 
-/// The tables that all versions have had: of databases and of keys.
+/// The tables of all versions: of databases and of keys.
 pub(super) fn first_tables() -> [Schema; 2] {
     let databases = Schema::new("dbs")
         .column("number", Type::U32)
@@ -105,8 +106,8 @@ pub(super) fn first_tables() -> [Schema; 2] {
     [databases, keys]
 }
 
-/// The version before had no blocks, and two tables. What it has packed is read as it is, and moves
-/// into blocks when it is changed.
+/// An earlier version had no blocks, and two tables. Its packed values are read unchanged, and move
+/// into blocks with the first change.
 #[test]
 fn a_database_without_blocks_is_opened() {
     let dir = tempfile::tempdir_in("/dev/shm").unwrap();
@@ -188,8 +189,8 @@ fn scan(
     }
 }
 
-/// A member that is there throughout is returned exactly once, while blocks are divided and the
-/// key is renamed.
+/// A member that is there throughout is returned exactly once, while blocks are divided and the key
+/// is renamed.
 #[test]
 fn a_scan_returns_what_stays_exactly_once() {
     let mut house = House::new(false);
@@ -228,8 +229,8 @@ fn a_scan_returns_what_stays_exactly_once() {
     }
 }
 
-/// A block as a torn read may find it: any bytes. The transaction meets a conflict or says
-/// something, and does not panic.
+/// A block as a torn read may find it: any bytes. The transaction meets a conflict or replies, and
+/// does not panic.
 fn any_reply(house: &mut House, client: &mut Conversation, line: &str) {
     client.feed(line.as_bytes());
     let (mut parked, session) = (Vec::new(), Some(&mut house.session));

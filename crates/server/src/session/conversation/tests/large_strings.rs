@@ -1,4 +1,4 @@
-//! Strings above 1 MiB, which lie in chunks: beside bytes in memory, at each limit and around it.
+//! Strings above 1 MiB, stored in chunks: beside bytes in memory, at each limit and around it.
 
 use super::large::{collect, reopened};
 use super::*;
@@ -7,7 +7,7 @@ use hyades::Columns;
 use std::ops::RangeInclusive;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Lengths at the limit of a row and of a chunk, beside them, and beyond.
+/// Lengths at the limit of a row and of a chunk, next to the limits, and beyond.
 const LENGTHS: [usize; 8] = [
     LONGEST_IN_ROW - 1,
     LONGEST_IN_ROW,
@@ -19,7 +19,7 @@ const LENGTHS: [usize; 8] = [
     (20 << 20) + 12_345,
 ];
 
-/// A client of a server, and what it hears.
+/// A client of a server, and its replies.
 pub struct Talk {
     pub house: House,
     pub client: Conversation,
@@ -38,7 +38,7 @@ impl Talk {
         Talk { client: house.client(), house }
     }
 
-    /// Sends the words of a line, and texts behind them.
+    /// Sends the words of a line, and texts behind the words.
     pub fn hear(&mut self, line: &str, texts: &[&[u8]]) -> Vec<u8> {
         let words = line.split(' ').map(str::as_bytes).chain(texts.iter().copied());
         let words: Vec<&[u8]> = words.collect();
@@ -68,7 +68,7 @@ impl Talk {
         said[end + 2..end + 2 + length].to_vec()
     }
 
-    /// Compares a string, and tells little of it.
+    /// Compares a string, and shows little of the string.
     pub fn expect(&mut self, line: &str, expected: &[u8]) {
         let text = self.text(line, &[]);
         assert_eq!(text.len(), expected.len(), "{line}");
@@ -76,7 +76,7 @@ impl Talk {
         assert_eq!(other, None, "{line}");
     }
 
-    /// Chunks, strings and collections that have numbers, and those of them that are garbage.
+    /// Counts chunks, strings and collections with numbers, and their garbage.
     pub fn rows(&self) -> (usize, usize, usize) {
         let opened = self.house.shared.store.opened.get().unwrap();
         let (tables, snapshot) = (opened.tables, opened.database.open_snapshot());
@@ -92,7 +92,7 @@ impl Talk {
     }
 }
 
-/// Bytes that follow no pattern; no word of them is 0.
+/// Bytes without a pattern; no word is 0.
 pub fn bytes(length: usize, seed: u64) -> Vec<u8> {
     let mut all = vec![0; length];
     fastrand::Rng::with_seed(seed).fill(&mut all);
@@ -235,7 +235,7 @@ fn writes_at_each_limit() {
     }
 }
 
-/// What BITOP does to two bytes.
+/// The effect of BITOP on two bytes.
 type Both = fn(u8, u8) -> u8;
 
 #[test]

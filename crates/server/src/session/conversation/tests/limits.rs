@@ -1,4 +1,4 @@
-//! What is held back: input behind replies that wait, replies that are too much, writes that are.
+//! Input held back behind waiting replies, too large replies, and too large writes.
 
 use super::*;
 use crate::base::clock::thread_seconds;
@@ -8,7 +8,7 @@ fn sets(from: usize, count: usize) -> String {
     (from..from + count).map(|n| format!("SET k{n} v\r\n")).collect()
 }
 
-/// A loop has to know of it: no event of the socket will tell.
+/// A loop has to know of the work: no event of the socket will tell.
 #[test]
 fn what_is_held_back_is_work() {
     let mut house = House::new(true);
@@ -48,7 +48,7 @@ fn a_request_that_was_set_aside_is_work() {
     assert_eq!(take(&mut client), "+OK ");
 }
 
-/// An incomplete request needs input, and is no work; a client that is ahead is not read.
+/// An incomplete request needs input, and is no work; a client too far ahead is not read.
 #[test]
 fn an_incomplete_request_is_no_work() {
     let mut house = House::new(true);
@@ -118,7 +118,7 @@ fn a_reply_that_is_too_long_is_an_error() {
     assert_eq!(said, "-ERR the reply is longer than 512 MiB +PONG ");
 }
 
-/// Its client is disconnected. What was not replied is still there; but EXEC is done as a whole.
+/// The client is disconnected. An element not replied is still there; but EXEC is done as a whole.
 #[test]
 fn a_command_whose_reply_is_not_sent_is_not_done() {
     let limit = "CONFIG SET client-output-buffer-limit \"normal 1000 0 0\"";
@@ -127,7 +127,7 @@ fn a_command_whose_reply_is_not_sent_is_not_done() {
         ("GETDEL fits", false, "$-1 :1 :0 "),
         ("GETDEL long", true, "$-1 :1 :1 "),
         (exec, true, "$1 2 :0 :1 "),
-        // What is dropped waits for no client.
+        // Dropped replies wait for no client.
         ("CLIENT REPLY OFF\r\nGETDEL long", false, "$-1 :0 :1 "),
         ("CLIENT REPLY SKIP\r\nGETDEL long", false, "$-1 :0 :1 "),
         ("CLIENT REPLY OFF\r\nMULTI\r\nINCR n\r\nGETDEL long\r\nEXEC", false, "$1 1 :0 :1 "),
@@ -145,7 +145,8 @@ fn a_command_whose_reply_is_not_sent_is_not_done() {
     }
 }
 
-/// A count of random elements is bounded by what may be replied, and by what a transaction may do.
+/// A count of random elements is bounded by the size of the reply, and by the size of a
+/// transaction.
 #[test]
 fn any_number_of_random_elements_is_drawn() {
     let mut house = House::new(false);
@@ -182,7 +183,7 @@ fn any_number_of_random_elements_is_drawn() {
     assert_eq!(said, "-ERR value is out of range ");
 }
 
-/// What is read once may be replied often: an event loop makes no long reply of it.
+/// Data read once may be replied often: an event loop makes no long reply.
 #[test]
 fn a_long_reply_of_little_is_a_job() {
     let mut house = House::new(false);
@@ -255,8 +256,8 @@ fn large_writes_are_jobs() {
     assert!(info.contains("runs_alone:0 runs_large:2"), "{info}");
 }
 
-/// The thread of a large write does not wait for the disk: others are run meanwhile, and no reply
-/// leaves before its own is durable.
+/// The thread of a large write does not wait for the disk: other jobs run meanwhile, and no reply
+/// leaves before its own write is durable.
 #[test]
 fn large_writes_do_not_wait_for_each_other() {
     let mut house = House::new(true);
@@ -300,7 +301,7 @@ fn a_silent_client_hears_nothing_of_exec_either() {
     ]);
 }
 
-/// A page that has a browser POST to this port cannot have its commands run.
+/// A page that makes a browser POST to the port cannot have its commands run.
 #[test]
 fn a_browser_is_not_answered() {
     for line in ["POST / HTTP/1.1", "Host: localhost:6379"] {
@@ -314,7 +315,7 @@ fn a_browser_is_not_answered() {
     }
 }
 
-/// A request of these words; an inline one may not be long.
+/// A request of the given words; an inline request may not be long.
 fn request(line: &str) -> String {
     let words: Vec<&str> = line.split(' ').collect();
     let texts = words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len()));
@@ -329,8 +330,8 @@ fn append(times: usize) -> String {
     "APPEND s x\r\n".repeat(times)
 }
 
-/// Each APPEND copies the whole string: the run ends where that is much, and goes on in the next
-/// one.
+/// Each APPEND copies the whole string: the run ends after many copied bytes, and goes on in the
+/// next run.
 #[test]
 fn a_run_ends_where_it_has_copied_much() {
     let mut house = House::new(false);
@@ -347,7 +348,7 @@ fn a_run_ends_where_it_has_copied_much() {
     assert!(commits() - before > 10, "{} transactions", commits() - before);
 }
 
-/// In MULTI they belong together: there is a bound, and an error that names it.
+/// In MULTI the commands belong together: there is a bound, and an error that names the bound.
 #[test]
 fn a_transaction_does_not_copy_without_end() {
     let mut house = House::new(false);
@@ -363,7 +364,7 @@ fn a_transaction_does_not_copy_without_end() {
     assert_eq!(house.say(&mut client, b"GET a\r\nSTRLEN s\r\n"), "$1 1 :100100 ");
 }
 
-/// A change of a large collection copies a block of it, and not the whole: many in one transaction
+/// A change of a large collection copies a block, and not the whole: many changes in a transaction
 /// stay below the bound, here with a sixteenth of the bytes that a server allows.
 #[test]
 fn a_transaction_fills_a_large_collection() {
@@ -389,7 +390,7 @@ fn a_transaction_fills_a_large_collection() {
     assert_eq!(house.say(&mut client, counts), ":2000 :2000 :2000 :2000 :2000 ");
 }
 
-/// One command over many keys, or many times over one key, is bounded as well.
+/// A single command over many keys, or many times over one key, is bounded as well.
 #[test]
 fn a_command_over_repeated_keys_is_bounded() {
     let mut house = House::new(false);
@@ -412,7 +413,7 @@ fn a_command_over_repeated_keys_is_bounded() {
     assert_eq!(house.say(&mut client, union.as_bytes()), ":1 ");
 }
 
-/// What is long is not looked through once for each key beside it: that would take minutes.
+/// A long value is not looked through for each key beside it, which would take minutes.
 #[test]
 fn many_keys_beside_a_large_value_take_little_time() {
     const KEYS: usize = 5_000;

@@ -1,10 +1,10 @@
-//! What commands take of the log.
+//! Bytes of the log for commands.
 
 use super::large_strings::bytes;
 use super::*;
 use crate::data::chunks::CHUNK_BYTES;
 
-/// What a command has logged, when it was answered.
+/// The bytes logged by a command, after its reply.
 fn logged(house: &mut House, client: &mut Conversation, command: &str) -> u64 {
     let bytes = |house: &House| {
         let database = &house.shared.store.opened.get().unwrap().database;
@@ -16,7 +16,7 @@ fn logged(house: &mut House, client: &mut Conversation, command: &str) -> u64 {
     bytes(house) - begin
 }
 
-/// A string of 10 MiB: whatever its length, a change logs what it changes.
+/// A string of 10 MiB: whatever its length, a change logs only the changed bytes.
 #[test]
 fn a_change_of_a_string_in_chunks_takes_few_bytes_of_the_log() {
     let mut house = House::new(false);
@@ -24,7 +24,7 @@ fn a_change_of_a_string_in_chunks_takes_few_bytes_of_the_log() {
     let value = bytes(10 << 20, 1);
     let head = format!("*3\r\n$3\r\nSET\r\n$4\r\ntext\r\n${}\r\n", value.len());
     house.say(&mut client, &[head.as_bytes(), &value, b"\r\n"].concat());
-    // It begins the last chunk, which has little room left.
+    // The text begins the last chunk, which has little room left.
     house.say(&mut client, format!("APPEND text {}\r\n", "x".repeat(50_000)).as_bytes());
     let boundary = 100 * CHUNK_BYTES - 5;
     for (command, most) in [
@@ -44,7 +44,7 @@ fn a_change_of_a_string_in_chunks_takes_few_bytes_of_the_log() {
     }
 }
 
-/// Commands on values of 2 KiB, packed and in blocks: the most bytes that they may log.
+/// Commands on values of 2 KiB, packed and in blocks: the most bytes logged.
 #[test]
 fn a_change_of_a_long_value_takes_few_bytes_of_the_log() {
     let mut house = House::new(false);
@@ -61,7 +61,7 @@ fn a_change_of_a_long_value_takes_few_bytes_of_the_log() {
         house.say(&mut client, format!("HSET small field:{n} value:{n}\r\n").as_bytes());
     }
     house.say(&mut client, format!("SET text {long}\r\n").as_bytes());
-    // Members that came in the order of their scores have left full blocks: these cut them.
+    // Members in the order of their scores have left full blocks: the new members cut the blocks.
     house.say(&mut client, b"ZADD scores 1000 before 2200 before-too\r\n");
     for (command, most) in [
         ("HSET large field:1000 another\r\n", 90),
@@ -82,8 +82,8 @@ fn a_change_of_a_long_value_takes_few_bytes_of_the_log() {
         ("SETBIT text 9000 1\r\n", 90),
     ] {
         // A new element may find a full block, which is cut in two, and the vector of a record has
-        // the streams in which other threads have written meanwhile: most of several do not. What
-        // changes nothing the second time logs nothing.
+        // the streams in which other threads have written meanwhile: most of several records do
+        // not. A command without a change the second time logs nothing.
         let each = (0..3).map(|n| {
             let command = command.replace("one-more", &format!("one-more-{n}"));
             logged(&mut house, &mut client, &command)

@@ -1,13 +1,13 @@
-//! What is refused when there is no memory left, and what goes on.
+//! Refusals when there is no memory left, and commands that go on.
 
 use super::*;
 use std::cell::Cell;
 
 thread_local! {
-    /// What is allocated, as the server of this thread is told.
+    /// The allocated bytes, as the server of the test's thread is told.
     static ALLOCATED: Cell<u64> = const { Cell::new(0) };
 
-    /// What of that is removed and not freed yet.
+    /// The allocated bytes that are removed and not freed yet.
     static REMOVED: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -45,7 +45,7 @@ fn at_the_limit_writes_are_served_and_one_byte_beyond_it_refused() {
         "SORT l ALPHA",
         "COPY a b",
         "HSETEX h EX 9 FIELDS 1 a 1",
-        // Of commands with subcommands it is these that use memory.
+        // Of commands with subcommands, these use memory.
         "XGROUP CREATE s g $ MKSTREAM",
         "xgroup createconsumer s g c",
         "FUNCTION LOAD x",
@@ -53,7 +53,7 @@ fn at_the_limit_writes_are_served_and_one_byte_beyond_it_refused() {
     ] {
         assert_eq!(house.say(&mut client, format!("{refused}\r\n").as_bytes()), OOM, "{refused}");
     }
-    // What reads, removes or uses no more goes on, beside what is refused as well.
+    // Commands that read, remove or use no more go on, even next to refused commands.
     let said = house.say(&mut client, b"GET a\r\nSET a 2\r\nGET a\r\nLPOP l\r\nEXPIRE a 100\r\n");
     assert_eq!(said, format!("$1 1 {OOM}$1 1 $1 y :1 "));
     let lines: [(&[u8], &str); 3] = [
@@ -93,7 +93,7 @@ fn nothing_is_refused_for_what_is_about_to_be_freed() {
     assert_eq!(house.say(&mut client, b"SET a 1\r\n"), OOM);
 }
 
-/// Between its transactions.
+/// The limit is checked between the command's transactions.
 #[test]
 fn a_database_is_filled_up_to_the_limit() {
     let (mut house, mut client) = limited();
@@ -131,7 +131,7 @@ fn multi_queues_nothing_and_exec_runs_nothing_that_may_use_memory() {
     let said = house.say(&mut client, b"MULTI\r\nGET a\r\nEXEC\r\n");
     assert_eq!(said, format!("+OK {OOM}-{before} "));
     assert_eq!(house.say(&mut client, b"MULTI\r\nDISCARD\r\n"), "+OK +OK ");
-    // Its memory is used up behind MULTI.
+    // The memory is used up behind MULTI.
     use_memory(&house, 1_000);
     assert_eq!(house.say(&mut client, b"MULTI\r\nSET a 1\r\nDEL b\r\n"), "+OK +QUEUED +QUEUED ");
     use_memory(&house, 1_001);
@@ -139,7 +139,7 @@ fn multi_queues_nothing_and_exec_runs_nothing_that_may_use_memory() {
     let said = house.say(&mut client, b"EXEC\r\nEXEC\r\nGET a\r\n");
     let discarded = "-EXECABORT Transaction discarded because of: ";
     assert_eq!(said, format!("{discarded}{cause}-ERR EXEC without MULTI $-1 "));
-    // What it has queued uses none.
+    // The queued commands use no memory.
     use_memory(&house, 1_000);
     house.say(&mut client, b"SET a 1\r\nMULTI\r\nDEL a\r\nPING\r\n");
     use_memory(&house, 1_001);
@@ -158,7 +158,7 @@ fn a_command_that_has_waited_is_refused_and_the_next_one_is_served() {
     assert!(!moves.is_blocked());
     assert_eq!(house.say(&mut pops, b""), "*2 $1 l $1 x ");
     assert_eq!(house.say(&mut client, b"EXISTS l m\r\n"), ":0 ");
-    // One that comes now is refused at once, as any other.
+    // A new command is refused at once, as any other.
     assert_eq!(
         house.say(&mut moves, b"BLMOVE l m LEFT LEFT 0\r\nPING\r\n"),
         format!("{OOM}+PONG ")

@@ -1,4 +1,4 @@
-//! MIGRATE, to targets that do as they are told.
+//! MIGRATE, to scripted targets.
 
 use super::*;
 use crate::rdb;
@@ -12,25 +12,25 @@ use std::time::Duration;
 /// The words of a command.
 pub type Words = Vec<Vec<u8>>;
 
-/// What a target does once it has read a command.
+/// The reaction of a target to a command.
 pub enum Does {
     Reply(&'static str),
-    /// It closes the connection behind the reply, which may be empty.
+    /// Closes the connection behind the reply, which may be empty.
     Close(&'static str),
-    /// It replies, closes the connection, and tells that.
+    /// Replies, closes the connection, and reports the close.
     HangUp(&'static str, Sender<()>),
-    /// It replies, and says something else once the test is at the barrier; both meet there again
-    /// behind that.
+    /// Replies, and sends another text once the test is at the barrier; both meet there again
+    /// afterwards.
     Add(&'static str, &'static str, Arc<Barrier>),
-    /// It replies in pieces of a byte.
+    /// Replies in pieces of a byte.
     Spell(&'static str),
-    /// It says nothing more.
+    /// Sends nothing more.
     Hang,
 }
 pub use Does::{Add, Close, Hang, HangUp, Reply as Say, Spell};
 
-/// A target that asks `react` what to do about each command, which it gets with the number of the
-/// connection. Returns its port, and the commands that it has read.
+/// A target that asks `react` for its reaction to each command, with the number of the connection.
+/// Returns the target's port, and the commands read.
 pub fn target(
     react: impl FnMut(usize, &[Vec<u8>]) -> Does + Send + 'static,
 ) -> (u16, Receiver<(usize, Words)>) {
@@ -71,7 +71,7 @@ fn serve(mut stream: TcpStream, mut react: impl FnMut(Words) -> Does) {
         match react(words) {
             Say(text) => stream.write_all(text.as_bytes()).unwrap(),
             Close(text) => {
-                // It may be closed from the other side already.
+                // The other side may have closed the connection already.
                 let _ = stream.write_all(text.as_bytes());
                 return;
             }
@@ -103,12 +103,12 @@ pub fn agrees() -> (u16, Receiver<(usize, Words)>) {
     target(|_, _| Say("+OK\r\n"))
 }
 
-/// Whether a command is this one.
+/// Whether a command has the given name.
 pub fn is(words: &[Vec<u8>], name: &str) -> bool {
     words[0].eq_ignore_ascii_case(name.as_bytes())
 }
 
-/// The commands that a target has read, without payloads.
+/// The commands read by a target, without payloads.
 pub fn all_read(read: &Receiver<(usize, Words)>) -> Vec<String> {
     let mut all = Vec::new();
     while let Ok((number, words)) = read.try_recv() {
@@ -198,7 +198,7 @@ const READING: &str = "-IOERR error or timeout reading from target instance";
 pub const FOREIGN: &str = "-IOERR the target instance replies neither OK nor an error, or more \
                            than it was asked: it may be no server of this protocol";
 
-/// What a target replies in place of OK leaves the key here.
+/// Any reply of a target other than OK leaves the key here.
 #[test]
 fn a_key_stays_unless_the_target_says_ok() {
     let mut house = House::new(false);
@@ -243,7 +243,7 @@ fn a_reply_without_an_end_is_none() {
     assert_eq!((said.trim_end(), house.say(&mut client, b"EXISTS a\r\n")), (FOREIGN, ":1 ".into()));
 }
 
-/// The others are removed, and the first error is told.
+/// The other keys are removed, and the first error is told.
 #[test]
 fn of_several_keys_those_stay_that_the_target_refuses() {
     let mut house = House::new(false);
@@ -263,7 +263,7 @@ fn of_several_keys_those_stay_that_the_target_refuses() {
     assert!(stats.contains("cmdstat_migrate:calls=1,") && stats.contains("failed_calls=1 "));
 }
 
-/// Its time is that in which nothing comes.
+/// The time counts while no bytes arrive.
 #[test]
 fn a_target_is_not_waited_for_longer_than_is_asked() {
     let mut house = House::new(false);
@@ -280,7 +280,7 @@ fn a_target_is_not_waited_for_longer_than_is_asked() {
     assert!(info.contains("migrate_cached_sockets:0 "), "a reply may still come there");
 }
 
-/// The time is for each step, and not for all of them.
+/// The time is for each step, and not for all steps together.
 #[test]
 fn a_slow_target_is_waited_for_as_long_as_it_goes_on() {
     let mut house = House::new(false);
@@ -296,7 +296,7 @@ fn a_slow_target_is_waited_for_as_long_as_it_goes_on() {
     assert!(began.elapsed() > Duration::from_millis(4_000));
 }
 
-/// A target may close a connection that says nothing: that is no error.
+/// A target may close a silent connection: this is no error.
 #[test]
 fn a_kept_connection_that_was_closed_is_made_anew() {
     let mut house = House::new(false);
@@ -309,14 +309,14 @@ fn a_kept_connection_that_was_closed_is_made_anew() {
     house.say(&mut client, b"MSET a 1 b 2\r\n");
     assert_eq!(migrate(&mut house, &mut client, &format!("{port} a 3 5000")), "+OK ");
     is_closed.recv_timeout(Duration::from_secs(60)).unwrap();
-    // What was sent arrives.
+    // The close arrives.
     std::thread::sleep(Duration::from_millis(50));
     assert_eq!(migrate(&mut house, &mut client, &format!("{port} b 3 5000")), "+OK ");
     let all = all_read(&read);
     assert_eq!(all, ["0: SELECT 3", "0: RESTORE a 0", "1: SELECT 3", "1: RESTORE b 0"]);
 }
 
-/// A client has no connection on which another one has logged in.
+/// A client gets no connection with the login of another client.
 #[test]
 fn credentials_are_sent_first_and_belong_to_their_connection() {
     let mut house = House::new(false);
@@ -349,7 +349,7 @@ fn credentials_are_sent_first_and_belong_to_their_connection() {
         "2: AUTH user secret",
         "2: SELECT 0",
         "2: RESTORE c 0",
-        // It is not kept.
+        // The connection is not kept.
         "3: AUTH wrong",
         "4: AUTH wrong",
     ];
@@ -415,7 +415,7 @@ fn a_removal_is_an_event_and_a_silent_client_hears_nothing() {
     assert_eq!(said, expected.concat());
 }
 
-/// Neither does MONITOR show what it logs in with there.
+/// Nor does MONITOR show the credentials for the target.
 #[test]
 fn passwords_of_targets_are_not_shown() {
     let mut house = House::new(false);

@@ -1,4 +1,4 @@
-//! MIGRATE, to targets whose replies are none to what they were sent; and clients that end.
+//! MIGRATE, to targets with wrong replies to their commands; and clients that end.
 
 use super::migrating::{Add, FOREIGN, Hang, Say, Spell, all_read, is, migrate, target};
 use super::*;
@@ -6,7 +6,7 @@ use crate::state::Stopping;
 use std::sync::Barrier;
 use std::time::Duration;
 
-/// However a reply is cut, it is one.
+/// A reply in pieces is one reply.
 #[test]
 fn replies_may_come_in_pieces() {
     let mut house = House::new(false);
@@ -21,7 +21,7 @@ fn replies_may_come_in_pieces() {
     assert_eq!(house.say(&mut client, b"MGET a b c\r\n"), "*3 $-1 $1 2 $-1 ");
 }
 
-/// Whatever it has replied before.
+/// Whatever the target has replied before.
 #[test]
 fn nothing_is_removed_if_a_reply_is_none_or_too_many() {
     for (key, reply) in [
@@ -51,7 +51,7 @@ fn nothing_is_removed_if_a_reply_is_none_or_too_many() {
     }
 }
 
-/// It would be taken for the reply to the next key.
+/// The text would be taken for the reply to the next key.
 #[test]
 fn what_a_kept_connection_has_said_is_no_reply() {
     for more in ["+OK\r\n", "+", "-ERR more\r\n"] {
@@ -69,7 +69,7 @@ fn what_a_kept_connection_has_said_is_no_reply() {
         for _ in 0..2 {
             meets.wait();
         }
-        // What was sent arrives.
+        // The sent bytes arrive.
         std::thread::sleep(Duration::from_millis(100));
         let said = migrate(&mut house, &mut client, &format!("{port} b 0 5000"));
         assert_eq!(said, "-ERR Target instance replied with error: OOM there is no room ");
@@ -98,7 +98,7 @@ fn what_is_said_between_batches_is_no_reply() {
     assert_eq!(all_read(&read).len(), 1 + 64, "the last one is not sent");
 }
 
-/// An administrator ends a command by the end of its client, whatever time that has given it.
+/// An administrator ends a command by the end of its client, whatever time the client has given.
 #[test]
 fn a_target_is_not_waited_for_once_the_client_or_the_server_ends() {
     for stops in [false, true] {

@@ -1,4 +1,4 @@
-//! MIGRATE beside other clients, and crashes: a value is never at none of both places.
+//! MIGRATE beside other clients, and crashes: a value is always at one of both places at least.
 
 use super::large::{collect, opened};
 use super::migrating::{Say, is, migrate, target};
@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-/// Other clients go on while keys are sent. What they write stays, and is told.
+/// Other clients go on while keys are sent. Their writes stay, and are told.
 #[test]
 fn what_is_written_while_it_is_sent_stays() {
     let large: String = (0..900).map(|n| format!("HSET h f{n} {n}\r\nRPUSH l {n}\r\n")).collect();
@@ -23,11 +23,11 @@ fn what_is_written_while_it_is_sent_stays() {
         ("a", "RENAME a b", "EXISTS a b", ":1"),
         ("a", "FLUSHALL", "DBSIZE", ":0"),
         ("a", "SWAPDB 0 1", "EXISTS a", ":0"),
-        // Its row is not written, but one of its blocks, or of its chunks.
+        // The key's row is not written, but a block or a chunk is.
         ("h", "HSET h f7 new", "HGET h f7", "$3 new"),
         ("h", "HDEL h f7", "HLEN h", ":899"),
         ("s", "SETRANGE s 5 y", "GETRANGE s 4 6", "$3 xyx"),
-        // Nor is this one changed: its row is marked, so that a change is seen.
+        // Here the value is not changed either: the key's row is marked, so that a change is seen.
         ("h", "WATCH h", "HLEN h", ":900"),
         ("l", "LSET l 450 new", "LINDEX l 450", "$3 new"),
         ("l", "RPOP l", "LLEN l", ":899"),
@@ -53,7 +53,7 @@ fn what_is_written_while_it_is_sent_stays() {
     }
 }
 
-/// Whatever else is written: the key that was sent is removed, with its blocks or chunks.
+/// Whatever else is written: a sent key is removed, with its blocks or chunks.
 #[test]
 fn what_was_not_written_is_removed_with_its_blocks() {
     for line in ["HSET k f# #", "SADD k m#", "RPUSH k #", "ZADD k # m#", "SETRANGE k 2000000 x"] {
@@ -80,13 +80,13 @@ fn what_was_not_written_is_removed_with_its_blocks() {
     }
 }
 
-/// A key that expires on its way is none that was written; one that has taken its place is.
+/// A key that expires during the send was not written; a new key in its place was.
 #[test]
 fn a_key_may_expire_while_it_is_sent() {
     for (meanwhile, expected, left) in [("PING", "+OK ", ":0 "), ("SET a new", "-ERR ", ":1 ")] {
         let mut house = House::new(false);
         let mut client = house.client();
-        // Long enough that it is read before on a busy machine.
+        // Long enough for the read before the expiry on a busy machine.
         house.say(&mut client, b"SET a 1 PX 1500\r\n");
         let mut beside = house.beside();
         let (port, _read) = target(move |_, words| {
@@ -103,7 +103,7 @@ fn a_key_may_expire_while_it_is_sent() {
     }
 }
 
-/// What is read is on disk before it is sent, and the reply leaves when the removal is.
+/// Data is on disk before it is sent, and the reply leaves when the removal is on disk.
 #[test]
 fn nothing_is_sent_or_replied_before_it_is_on_disk() {
     let mut house = House::new(true);
@@ -135,7 +135,7 @@ fn nothing_is_sent_or_replied_before_it_is_on_disk() {
     assert_eq!(after_crash(&path, "GET a"), "$-1 ");
 }
 
-/// What a server replies that is started on what is on disk now.
+/// The reply of a server started on the current files.
 pub(super) fn after_crash(dir: &Path, line: &str) -> String {
     let copy = tempfile::tempdir_in("/dev/shm").unwrap();
     copy_files(dir, copy.path());
@@ -144,7 +144,7 @@ pub(super) fn after_crash(dir: &Path, line: &str) -> String {
     started.say(&mut client, format!("{line}\r\n").as_bytes())
 }
 
-/// Copies the files of a directory as they are.
+/// Copies the files of a directory unchanged.
 fn copy_files(from: &Path, to: &Path) {
     for file in std::fs::read_dir(from).unwrap().flatten() {
         let (file, to) = (file.path(), to.join(file.file_name()));

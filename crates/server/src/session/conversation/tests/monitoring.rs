@@ -4,7 +4,7 @@ use super::scripts::request;
 use super::*;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// What a client that monitors was told since, without times and addresses.
+/// The lines since told to a client that monitors, without times and addresses.
 fn told(house: &mut House, monitor: &mut Conversation) -> Vec<String> {
     let output = String::from_utf8(house.replies(monitor, b"")).unwrap();
     let line = |line: &str| {
@@ -29,7 +29,7 @@ fn a_monitor_is_told_what_has_run() {
     let (seconds, micros) = time.strip_prefix('+').unwrap().split_once('.').unwrap();
     let now = crate::base::clock::wall_us() / 1_000_000;
     assert!(seconds.parse::<u64>().unwrap().abs_diff(now) < 60 && micros.len() == 6, "{time}");
-    // An error is told, since the command ran; what did not run is not, nor what is for
+    // A failed command is told, since it ran; refused commands are not, nor are commands for
     // administrators.
     let lines =
         b"SET a x\r\nINCR a\r\nGET\r\nNONE\r\nCONFIG GET dir\r\nCLIENT LIST\r\nSELECT 3\r\n\
@@ -66,7 +66,7 @@ fn a_monitor_is_told_of_the_commands_of_scripts() {
         "1 dbsize",
     ];
     assert_eq!(told(&mut house, &mut monitor), expected);
-    // What was taken back is not told, and what a script may be told of is bounded.
+    // Commands taken back are not told, and the commands told of a script are bounded.
     house.say(&mut client, &eval("#!lua flags=rollback\nredis.call('get','a') error('x')"));
     assert_eq!(told(&mut house, &mut monitor).len(), 1);
     let long = eval("for i = 1, 20000 do redis.call('get','a') end");
@@ -92,7 +92,7 @@ fn a_monitor_is_shown_no_passwords() {
     assert_eq!(told(&mut house, &mut monitor), expected);
 }
 
-/// None is told of anything that a crash takes back.
+/// No client is told of anything that a crash takes back.
 #[test]
 fn a_monitor_is_told_of_a_command_when_it_is_on_disk() {
     let cases = [
@@ -109,7 +109,7 @@ fn a_monitor_is_told_of_a_command_when_it_is_on_disk() {
         client.feed(text.as_bytes());
         house.run(&mut client, 1);
         house.run(&mut monitor, 0);
-        // What came before the first write may have left.
+        // Lines before the first write may have left.
         let early = take(&mut monitor);
         assert!(!early.contains("SET") && !early.contains("EXEC"), "{early}");
         assert!(!client.has_delivered());
@@ -127,7 +127,7 @@ fn a_monitor_is_told_of_a_command_when_it_is_on_disk() {
     }
 }
 
-/// Its lines are lost with the log: they tell what may not be there after the restart.
+/// The lines are lost with the log: they tell of writes that may be missing after the restart.
 #[test]
 fn nothing_is_told_of_what_the_log_has_lost() {
     let mut house = House::new(true);
@@ -189,7 +189,7 @@ fn monitoring_needs_the_right_to_the_command() {
     assert_eq!(house.say(&mut client, b"MONITOR\r\n"), "+OK ");
 }
 
-/// It holds up none.
+/// The monitor holds up no other client.
 #[test]
 fn a_monitor_that_does_not_read_is_disconnected() {
     let mut house = House::new(false);
@@ -211,7 +211,7 @@ fn a_monitor_that_does_not_read_is_disconnected() {
     assert_eq!(house.say(&mut client, b"PING\r\n"), "+PONG ");
 }
 
-/// A command that another thread runs is told as well, once.
+/// A command run by another thread is told as well, once.
 #[test]
 fn commands_that_other_threads_run_are_told_once() {
     let mut house = House::new(false);

@@ -1,9 +1,9 @@
-//! Commands in MULTI that are no part of its transaction.
+//! Commands in MULTI outside of its transaction.
 
 use super::*;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// However many commands it has: their replies are held in memory until all have run.
+/// However many commands there are: the replies are held in memory until all commands have run.
 #[test]
 fn the_reply_of_exec_is_bounded_as_a_whole() {
     for hello in ["", "HELLO 3\r\n"] {
@@ -123,7 +123,7 @@ fn what_takes_a_while_is_refused_in_its_place() {
     assert_eq!(house.say(&mut client, b"DBSIZE\r\n"), ":1 ");
 }
 
-/// A transaction that another thread runs, because it copies more than a loop should.
+/// A transaction run by another thread, because it copies more than a loop should.
 #[test]
 fn a_large_transaction_has_its_other_replies_in_their_places() {
     let mut house = House::new(false);
@@ -174,7 +174,7 @@ fn a_silent_client_runs_all_and_hears_nothing() {
     let mut house = House::new(false);
     let mut client = house.client();
     house.say(&mut client, b"MULTI\r\nSET a 1\r\nSELECT 2\r\nPING\r\nSET b 2\r\n");
-    // Inside MULTI it would be refused: so it comes first.
+    // Inside MULTI, CLIENT REPLY would be refused: so it stands first.
     let said = house.say(&mut client, b"DISCARD\r\nCLIENT REPLY OFF\r\nMULTI\r\nSET a 1\r\n");
     assert_eq!(said, "+OK ");
     let said = house.say(&mut client, b"SELECT 2\r\nPING\r\nSET b 2\r\nEXEC\r\n");
@@ -183,7 +183,7 @@ fn a_silent_client_runs_all_and_hears_nothing() {
     assert_eq!(said, "+OK $1 2 +OK $1 1 ");
 }
 
-/// It has more commands than a loop runs at once, and messages than it hands on at once.
+/// More commands than a loop runs at once, and more messages than a loop hands on at once.
 #[test]
 fn a_long_transaction_is_run_as_a_short_one_is() {
     const COMMANDS: usize = 3_000;
@@ -203,12 +203,12 @@ fn a_long_transaction_is_run_as_a_short_one_is() {
     assert!(client.has_delivered());
     let heard = house.say(&mut listener, b"");
     assert_eq!(heard.matches("$7 message $21 __keyevent@0__:incrby $1 n ").count(), COMMANDS);
-    // What it watches has changed.
+    // A watched key has changed.
     house.say(&mut client, b"WATCH w\r\n");
     house.say(&mut other, b"SET w 1\r\n");
     house.say(&mut client, queue.as_bytes());
     assert_eq!(house.say(&mut client, b"EXEC\r\nGET n\r\n"), "*-1 $4 3000 ");
-    // Its user may not run some of it any more.
+    // The user may not run some commands any more.
     house.say(&mut other, b"ACL SETUSER few on nopass ~* +@all\r\n");
     house.say(&mut client, b"AUTH few x\r\nMULTI\r\nGET n\r\n");
     house.say(&mut client, queue.split_once("\r\n").unwrap().1.as_bytes());

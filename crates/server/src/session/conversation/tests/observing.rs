@@ -1,4 +1,4 @@
-//! What operators see of commands: their numbers and times.
+//! Statistics of commands for operators: their numbers and times.
 
 use super::*;
 
@@ -39,14 +39,14 @@ fn commands_are_counted_and_timed_by_their_own_names() {
     assert_eq!(count("multi"), [1.0, 0.0]);
     assert_eq!(count("exec"), [1.0, 0.0]);
     assert_eq!(count("ping"), [1.0, 0.0]);
-    // It was refused there.
+    // The command was refused there.
     assert_eq!(count("debug"), [1.0, 0.0]);
     house.say(&mut client, b"EXEC\r\nCONFIG RESETSTAT\r\n");
     assert_eq!(field(&mut house, "exec", "calls"), None);
     assert_eq!(field(&mut house, "config|resetstat", "calls"), Some(1.0));
 }
 
-/// The time that a client waits for an element is not the command's.
+/// The time of a client's wait for an element is not the command's.
 #[test]
 fn waiting_for_an_element_does_not_count() {
     let mut house = House::new(false);
@@ -60,7 +60,7 @@ fn waiting_for_an_element_does_not_count() {
     assert!(field(&mut house, "blpop", "usec").unwrap() < 900_000.0);
 }
 
-/// Nor is a command lost that waits in vain.
+/// Nor is a command lost after a vain wait.
 #[test]
 fn commands_that_wait_in_vain_are_counted() {
     let mut house = House::new(false);
@@ -145,7 +145,7 @@ fn the_slow_log_has_commands_that_took_as_long_as_is_set() {
     let command = ["*3", "$5", "DEBUG", "$5", "SLEEP", "$4", "1.01"];
     assert_eq!(parts[5..12], command, "{reply}");
     assert_eq!(parts[12..16], ["$11", "127.0.0.1:1", "$2", "me"], "{reply}");
-    // What is in MULTI is there by itself, and EXEC is not; what was refused is not either.
+    // Commands in MULTI are listed by themselves, and EXEC is not; refused commands are not either.
     house.say(&mut client, b"SLOWLOG RESET\r\nCONFIG SET slowlog-log-slower-than 0\r\n");
     house.say(&mut client, b"MULTI\r\nSET a 1\r\nINCR a\r\nEXEC\r\nGET\r\nLPUSH a x\r\n");
     house.say(&mut client, b"CONFIG SET slowlog-log-slower-than -1\r\nGET a\r\n");
@@ -216,7 +216,7 @@ fn histograms_of_commands_and_their_subcommands() {
     let numbers: Vec<u64> =
         numbers.split(' ').filter_map(|word| word[1.min(word.len())..].parse().ok()).collect();
     assert!(numbers.len() == 2 && numbers[0] >= 33_000 && numbers[1] == 1, "{said}");
-    // That of LATENCY itself is there as well, as those of all.
+    // The histogram of LATENCY itself is there as well, like all others.
     assert!(ask("").starts_with("*10 $9 client|id "), "{}", ask(""));
     house.say(&mut client, b"CONFIG RESETSTAT\r\n");
     let said = house.say(&mut client, b"HELLO 3\r\nLATENCY HISTOGRAM config\r\n");
@@ -241,7 +241,7 @@ fn what_is_known_of_memory() {
 fn commands_that_take_long_are_events_of_latency() {
     let mut house = House::new(false);
     let mut client = house.client();
-    // None is recorded, then none that is as short.
+    // No event is recorded, then no short event.
     house.say(&mut client, b"DEBUG SLEEP 0.02\r\nCONFIG SET latency-monitor-threshold 60000\r\n");
     assert_eq!(house.say(&mut client, b"DEBUG SLEEP 0.02\r\nLATENCY LATEST\r\n"), "+OK *0 ");
     assert!(house.say(&mut client, b"LATENCY DOCTOR\r\n").contains("has taken 60000 ms"));
@@ -255,7 +255,7 @@ fn commands_that_take_long_are_events_of_latency() {
     assert_eq!(history, format!("*1 *2 :{} :{} ", numbers[0], numbers[1]));
     assert!(house.say(&mut client, b"LATENCY GRAPH command\r\n").contains("command - high "));
     assert!(house.say(&mut client, b"LATENCY DOCTOR\r\n").contains("command: 1 latency spikes"));
-    // Those of a command that takes the same time for any data have a name of their own.
+    // Events of a command with a constant time for any data have a name of their own.
     let members = (0..50_000).map(|n| format!("$6\r\n{n:06}\r\n")).collect::<String>();
     house.say(&mut client, b"CONFIG SET latency-monitor-threshold 1\r\n");
     let sadd = format!("*50002\r\n$4\r\nSADD\r\n$1\r\ns\r\n{members}");
@@ -285,7 +285,7 @@ fn what_debug_tells_of_an_object() {
     }
     let said = house.say(&mut client, b"SELECT 1\r\nDEBUG OBJECT foo\r\n");
     assert_eq!(said, "+OK -ERR no such key ");
-    // Commands that another thread runs are none of EXEC's.
+    // A command run by another thread may not be part of an EXEC.
     let said = house.say(&mut client, b"MULTI\r\nDEBUG OBJECT foo\r\nEXEC\r\n");
     assert!(said.contains("send it outside of MULTI"), "{said}");
     assert_eq!(

@@ -1,14 +1,14 @@
-//! A command is one row of the catalogue and one function: all else follows from the row.
+//! A command is one row of the catalogue and one function: the rest follows from the row.
 
 use super::*;
 
-/// `hyades.example` has a row in the catalogue and a function, and nothing else names it.
+/// `hyades.example` has a row in the catalogue and a function, and is named nowhere else.
 #[test]
 fn a_command_of_one_row_and_one_function_is_everywhere() {
     let mut house = House::new(false);
     let mut c = house.client();
     let mut say = |line: &str| house.say(&mut c, format!("{line}\r\n").as_bytes());
-    // It runs, with its arity and its access to keys.
+    // The command runs, with its arity and its access to keys.
     assert_eq!(say("Hyades.Example k a b"), ":2 ");
     assert!(say("HYADES.EXAMPLE k").contains("wrong number of arguments"));
     assert_eq!(say("GET k"), "$2 ab ");

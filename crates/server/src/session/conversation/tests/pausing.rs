@@ -3,7 +3,7 @@
 use super::*;
 use std::time::Duration;
 
-/// What two clients say and hear; `!` is said by the one that pauses.
+/// Lines and replies of two clients; `!` marks lines of the pausing client.
 fn clients(lines: &[(&str, &str)]) {
     let mut house = House::new(false);
     let (mut other, mut admin) = (house.client(), house.client());
@@ -47,7 +47,7 @@ fn what_others_would_notice_waits() {
         ("!GET a", "+QUEUED"),
         ("!CLIENT PAUSE 100000 WRITE", "+QUEUED"),
         ("!INCR b", "+QUEUED"),
-        // It begins at the end of its transaction.
+        // The pause begins at the end of its transaction.
         ("!EXEC", "*3 $-1 +OK :1"),
         ("EXEC", ""),
         ("!MULTI", "+OK"),
@@ -70,7 +70,7 @@ fn messages_of_a_transaction_wait() {
     ]);
 }
 
-/// The time of a command that waits for an element begins when it runs.
+/// The time of a command that waits for an element begins when the command runs.
 #[test]
 fn a_blocking_command_begins_to_wait_after_it() {
     let mut house = House::new(false);
@@ -79,7 +79,7 @@ fn a_blocking_command_begins_to_wait_after_it() {
     assert_eq!(house.say(&mut admin, b"CLIENT PAUSE 100000 WRITE\r\n"), "+OK ");
     assert_eq!(house.say(&mut other, b"BLPOP l 1\r\n"), "");
     assert_eq!(other.deadline(), None);
-    // It is not one that UNBLOCK ends.
+    // UNBLOCK does not end the wait for a pause.
     let unblock = format!("CLIENT UNBLOCK {id}\r\n");
     assert_eq!(house.say(&mut admin, unblock.as_bytes()), ":0 ");
     assert_eq!(house.say(&mut admin, b"CLIENT UNPAUSE\r\n"), "+OK ");
@@ -101,7 +101,7 @@ fn what_is_refused_does_not_wait() {
     assert_eq!(house.say(&mut other, b"GET a\r\n"), "-NOAUTH Authentication required. ");
 }
 
-/// Its connection is closed, and its command is dropped.
+/// The connection is closed, the command dropped.
 #[test]
 fn a_client_that_hangs_up_leaves_nothing_to_run() {
     let mut house = House::new(false);

@@ -50,7 +50,7 @@ fn messages_reach_those_that_have_subscribed() {
     let said = say(&mut house, &mut all, 0, "UNSUBSCRIBE a\r\nUNSUBSCRIBE\r\nUNSUBSCRIBE\r\nGET a");
     let ended = "*3 $11 unsubscribe $1 a :1 *3 $11 unsubscribe $1 b :0 *3 $11 unsubscribe $-1 :0 ";
     assert_eq!(said[0], format!("{ended}$-1 "));
-    // One that goes has no subscriptions.
+    // A closed connection has no subscriptions.
     drop(all.remove(1));
     assert_eq!(say(&mut house, &mut all, 2, "PUBLISH a x\r\nPUBSUB NUMPAT")[2], ":0 :0 ");
 }
@@ -65,7 +65,7 @@ fn a_client_that_wants_no_replies_gets_messages() {
     assert_eq!(say(&mut house, &mut all, 0, "UNSUBSCRIBE a")[0], "*3 $11 unsubscribe $1 a :0 ");
     let queued = "MULTI\r\nSUBSCRIBE a\r\nDISCARD\r\nPING";
     assert_eq!(say(&mut house, &mut all, 0, queued)[0], "");
-    // The reply that is skipped is that of what subscribes: it is none.
+    // SUBSCRIBE has no reply to be skipped.
     let skipped = "CLIENT REPLY ON\r\nCLIENT REPLY SKIP\r\nSUBSCRIBE b\r\nPING";
     let said = say(&mut house, &mut all, 0, skipped);
     assert_eq!(said[0], "+OK *3 $9 subscribe $1 b :1 *2 $4 pong $0  ");
@@ -95,7 +95,7 @@ fn a_client_that_listens_says_little_in_version_2() {
     assert_eq!(said, ">3 $9 subscribe $1 a :1 +OK :1 >3 $7 message $1 a $1 x ");
 }
 
-/// None hears of anything that a crash takes back.
+/// No subscriber hears of anything that a crash takes back.
 #[test]
 fn a_message_leaves_when_what_its_publisher_wrote_is_on_disk() {
     for publish in ["SET a 1\r\nPUBLISH c x\r\n", "MULTI\r\nSET a 1\r\nPUBLISH c x\r\nEXEC\r\n"] {
@@ -123,7 +123,7 @@ fn a_message_leaves_when_what_its_publisher_wrote_is_on_disk() {
     }
 }
 
-/// One that hangs up, and was told all or wants no replies, takes no message along.
+/// A publisher that hangs up, after all replies or without replies, takes no message along.
 #[test]
 fn a_message_is_delivered_although_its_publisher_has_hung_up() {
     for first in ["CLIENT REPLY OFF", "HYADES.DURABILITY none"] {
@@ -139,7 +139,7 @@ fn a_message_is_delivered_although_its_publisher_has_hung_up() {
         let text = format!("{first}\r\nSET a 1\r\nPUBLISH c x\r\n");
         client.write_all(text.as_bytes()).unwrap();
         client.shutdown(Shutdown::Write).unwrap();
-        // A read that fills the buffer is followed by another one, which finds the end.
+        // After a read that fills the buffer, another read finds the end.
         let mut buffer = vec![0; text.len()];
         publishes.read(&house.shared, &mut buffer, 0);
         house.run(&mut publishes.conversation, 1);
@@ -170,7 +170,7 @@ fn nothing_is_published_by_a_transaction_that_did_not_run() {
     assert_eq!(say(&mut house, &mut all, 1, "PUBLISH c y")[0], "*3 $7 message $1 c $1 y ");
 }
 
-/// A subscriber that does not read is disconnected, and holds up none.
+/// A subscriber that does not read is disconnected, and holds up no other client.
 #[test]
 fn a_subscriber_that_does_not_read_is_disconnected() {
     let mut house = House::new(false);
@@ -192,7 +192,7 @@ fn a_subscriber_that_does_not_read_is_disconnected() {
     assert_eq!(house.say(&mut publishes, b"PING\r\n"), "+PONG ");
 }
 
-/// What waits is counted to the byte: a message that fills the limit stays, one more byte is too
+/// Waiting bytes are counted exactly: a message that fills the limit stays, one more byte is too
 /// much.
 #[test]
 fn a_subscriber_may_leave_as_much_unread_as_the_limit_says() {

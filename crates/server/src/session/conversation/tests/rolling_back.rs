@@ -1,4 +1,4 @@
-//! HYADES.ROLLBACK: an error of a command undoes all of its EXEC.
+//! HYADES.ROLLBACK: an error of a command undoes the whole EXEC.
 
 use super::*;
 

@@ -9,7 +9,7 @@ fn told(house: &mut House, client: &mut Conversation, name: &str) -> String {
     line.expect("INFO has it").to_string()
 }
 
-/// No thread takes checkpoints here, so one that is begun stays under way.
+/// No thread takes checkpoints here, so a begun checkpoint stays under way.
 #[test]
 fn the_background_is_begun_at_once_and_one_at_a_time() {
     let mut house = House::new(false);
@@ -33,7 +33,7 @@ fn the_background_is_begun_at_once_and_one_at_a_time() {
         ("BGSAVE schedule", under_way),
         ("SAVE", under_way),
         ("BGREWRITEAOF", "+Background append only file rewriting scheduled "),
-        // Others go on meanwhile.
+        // Other commands go on meanwhile.
         ("SET a 1", "+OK "),
     ] {
         assert_eq!(say(&mut house, &mut client, command), reply, "{command}");
@@ -65,12 +65,12 @@ fn a_rewrite_is_not_a_save() {
     assert_eq!(told(&mut house, &mut client, "aof_rewrite_in_progress"), "1");
 }
 
-/// It begins when the transaction has committed, so it is not said to have started.
+/// The save begins when the transaction has committed, so it is not said to have started.
 #[test]
 fn in_a_transaction_it_is_said_to_follow() {
     let mut house = House::new(false);
     let (mut client, mut other) = (house.client(), house.client());
-    // What EXEC does not run is not begun.
+    // A command that EXEC does not run begins nothing.
     house.say(&mut client, b"WATCH w\r\nMULTI\r\nBGREWRITEAOF\r\n");
     house.say(&mut other, b"SET w 1\r\n");
     assert_eq!(house.say(&mut client, b"EXEC\r\n"), "*-1 ");
@@ -83,7 +83,7 @@ fn in_a_transaction_it_is_said_to_follow() {
     assert_eq!(told(&mut house, &mut other, "aof_rewrite_in_progress"), "1");
 }
 
-/// Where times of saving are set, Redis saves at FLUSHALL; here it leaves nothing to save.
+/// With times of saving set, Redis saves at FLUSHALL; here FLUSHALL leaves nothing to save.
 #[test]
 fn flushall_leaves_no_changes_to_save() {
     let mut house = House::new(false);

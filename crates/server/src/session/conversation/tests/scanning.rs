@@ -19,15 +19,15 @@ fn fill(house: &mut House, client: &mut Conversation, keys: impl Iterator<Item =
     }
 }
 
-/// Against a model: what is there from the first call to the last is returned once, and nothing
-/// that was not there, while keys come and go, in databases of all sizes.
+/// Against a model: keys that stay from the first call to the last are returned once, and no absent
+/// key is returned, while keys are added and removed, in databases of all sizes.
 #[test]
 fn what_stays_is_returned_once_while_keys_come_and_go() {
     for seed in 0..6 {
         let mut random = fastrand::Rng::with_seed(seed);
         let mut house = House::new(false);
         let (mut client, mut other) = (house.client(), house.client());
-        // A database beside it, which is none of its business.
+        // A neighbouring database, outside of the scan.
         house.say(&mut other, b"SELECT 5\r\n");
         fill(&mut house, &mut other, 0..random.u32(0..4_000));
         let stays = random.u32(0..3_000);
@@ -58,7 +58,7 @@ fn what_stays_is_returned_once_while_keys_come_and_go() {
                 let gone = others.swap_remove(random.usize(0..others.len()));
                 house.say(&mut client, format!("DEL key:{gone}\r\n").as_bytes());
             }
-            // A key that is written again, in whatever form, stays.
+            // A rewritten key, in whatever form, stays.
             if stays > 0 {
                 let n = random.u32(0..stays);
                 let text =
@@ -71,7 +71,8 @@ fn what_stays_is_returned_once_while_keys_come_and_go() {
     }
 }
 
-/// A call returns about as many keys as it is asked for, however many there are here or elsewhere.
+/// A call returns about the requested number of keys, however many keys there are here or
+/// elsewhere.
 #[test]
 fn a_call_returns_no_share_of_all_keys() {
     let mut house = House::new(false);
@@ -79,7 +80,7 @@ fn a_call_returns_no_share_of_all_keys() {
     fill(&mut house, &mut client, 0..20_000);
     let (cursor, keys) = scan(&mut house, &mut client, "SCAN 0");
     assert!(cursor != "0" && (10..40).contains(&keys.len()), "{}", keys.len());
-    // As many as a loop should look at, whatever is asked for.
+    // As many as a loop should look at, whatever the requested number.
     let (cursor, keys) = scan(&mut house, &mut client, "SCAN 0 COUNT 1000000000");
     assert!(cursor != "0" && (10_000..10_040).contains(&keys.len()), "{}", keys.len());
     // A few keys of another database take more than one call, and not many.
@@ -98,7 +99,7 @@ fn a_call_returns_no_share_of_all_keys() {
     found.sort();
     assert_eq!(found, ["key:0", "key:1", "key:2", "key:3", "key:4"]);
     assert!((2..10).contains(&calls), "{calls} calls");
-    // An empty database is no exception; nor are numbers that no call has returned.
+    // An empty database is no exception; nor are numbers never returned by a call.
     house.say(&mut small, b"SELECT 2\r\n");
     assert_eq!(scan(&mut house, &mut small, "SCAN 4503599627370495").0, "0");
     assert_eq!(scan(&mut house, &mut small, "SCAN 9223372036854775807"), ("0".into(), vec![]));
@@ -117,25 +118,25 @@ fn random_keys_are_those_of_the_database_and_each_comes() {
     fill(&mut house, &mut client, 0..50);
     house.say(&mut small, b"SELECT 1\r\nSET gone 1 PX 1\r\nSET left 1\r\n");
     std::thread::sleep(std::time::Duration::from_millis(5));
-    // RANDOMKEY draws from the generator of this thread.
+    // RANDOMKEY draws from the generator of the test's thread.
     fastrand::seed(1);
     let mut seen = HashMap::new();
     for _ in 0..2_000 {
         *seen.entry(house.say(&mut client, b"RANDOMKEY\r\n")).or_insert(0) += 1;
         assert_eq!(house.say(&mut small, b"RANDOMKEY\r\n"), "$4 left ");
     }
-    // 40 times each, if all were alike.
+    // 40 times each, if all keys were alike.
     assert_eq!(seen.len(), 50);
     assert!(seen.values().all(|times| (4..400).contains(times)), "{seen:?}");
-    // Of the key that expired the count does not know yet, so a search begins at random.
+    // The count does not know yet of the key's expiry, so a search begins at random.
     house.say(&mut small, b"DEL left\r\n");
     for _ in 0..200 {
         assert_eq!(house.say(&mut small, b"RANDOMKEY\r\n"), "$-1 ");
     }
 }
 
-/// Keys are counted after the commit that adds them: a transaction that removes one meanwhile finds
-/// fewer than it removes.
+/// Keys are counted after the commit that adds them: a transaction that removes a key meanwhile
+/// finds a smaller count than it removes.
 #[test]
 fn no_number_of_keys_is_below_zero() {
     let mut house = House::new(false);
@@ -149,7 +150,7 @@ fn no_number_of_keys_is_below_zero() {
     assert_eq!(house.say(&mut client, b"DBSIZE\r\n"), ":0 ");
 }
 
-/// What is found waits for the disk, as whatever is read.
+/// Found keys wait for the disk, like all reads.
 #[test]
 fn what_is_found_is_on_disk_when_it_is_told() {
     let mut house = House::new(true);

@@ -1,5 +1,5 @@
-//! What scripts find as in Redis: sorted sets of a constant, and misuse; and how many scripts INFO
-//! counts.
+//! Details of scripts as in Redis: sorted sets of a constant, and misuse; and the number of scripts
+//! in INFO.
 
 use super::scripts::{request, says, scripts};
 use super::*;
@@ -27,7 +27,7 @@ fn misuse_of_functions_of_the_server_is_told() {
     );
 }
 
-/// Redis sorts so that scripts are deterministic: the order of the members of a set is its own.
+/// Redis sorts so that scripts are deterministic: the members of a set have an order of their own.
 #[test]
 fn a_set_that_a_script_sorts_by_a_constant_is_sorted() {
     let mut house = House::new(false);
@@ -49,7 +49,7 @@ fn a_set_that_a_script_sorts_by_a_constant_is_sorted() {
     );
 }
 
-/// The number of scripts that INFO tells.
+/// The number of scripts in INFO.
 fn cached_scripts(house: &mut House, client: &mut Conversation) -> u64 {
     let told = house.say(client, b"INFO memory\r\n");
     let number = told.split("number_of_cached_scripts:").nth(1).unwrap();
@@ -66,7 +66,7 @@ fn scripts_that_are_loaded_count_until_they_are_flushed() {
     house.say(&mut client, &request(&["SCRIPT", "LOAD", "return 0"]));
     house.say(&mut client, &request(&["EVAL", "return 'x'", "0"]));
     assert_eq!(cached_scripts(&mut house, &mut client), 6);
-    // What an EXEC takes back does not count.
+    // Scripts that an EXEC takes back do not count.
     house.say(&mut client, b"HYADES.ROLLBACK ON\r\nMULTI\r\nSCRIPT FLUSH\r\nINCR\r\n");
     house.say(&mut client, b"DISCARD\r\nMULTI\r\nSET s x\r\nSCRIPT FLUSH\r\nINCR s\r\nEXEC\r\n");
     assert_eq!(cached_scripts(&mut house, &mut client), 6);

@@ -1,8 +1,8 @@
-//! Scripts: what they reply, what they leave, and what they may not do.
+//! Scripts: replies, effects, and refusals.
 
 use super::*;
 
-/// A request of these words.
+/// A request of the given words.
 pub(super) fn request(words: &[&str]) -> Vec<u8> {
     let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
     for word in words {
@@ -11,7 +11,7 @@ pub(super) fn request(words: &[&str]) -> Vec<u8> {
     bytes
 }
 
-/// Says requests as a client; each reply is that of one.
+/// Says requests as a client; each reply belongs to one request.
 pub(super) fn says(house: &mut House, client: &mut Conversation, requests: &[(&[&str], &str)]) {
     for (words, expected) in requests {
         let said = house.say(client, &request(words));
@@ -151,7 +151,7 @@ fn errors_say_what_and_where() {
     );
 }
 
-/// An error keeps what was done before, unless the client or the script wants all or nothing.
+/// An error keeps earlier writes, unless the client or the script wants all or nothing.
 #[test]
 fn an_error_keeps_what_was_done_unless_it_is_to_be_undone() {
     let mut house = House::new(false);
@@ -207,7 +207,7 @@ fn a_script_is_one_transaction_of_all_it_does() {
             (&["EVAL_RO", "return redis.call('get', 'a')", "0"], "$1 3"),
         ],
     );
-    // A watched key that a script has written.
+    // A watched key, written by a script.
     says(&mut house, &mut other, &[(&["WATCH", "a"], "+OK"), (&["MULTI"], "+OK")]);
     says(&mut house, &mut client, &[(&["EVAL", "return redis.call('incr','a')", "0"], ":4")]);
     says(&mut house, &mut other, &[(&["GET", "a"], "+QUEUED"), (&["EXEC"], "*-1")]);
@@ -243,7 +243,7 @@ fn loaded_scripts_are_known_until_they_are_flushed() {
     );
 }
 
-/// What a script publishes is delivered when what it has written is on disk.
+/// Messages of a script are delivered when its writes are on disk.
 #[test]
 fn messages_of_a_script_leave_with_its_reply() {
     let mut house = House::new(false);
@@ -253,7 +253,7 @@ fn messages_of_a_script_leave_with_its_reply() {
     says(&mut house, &mut client, &[(&["EVAL", body, "0"], ":1")]);
     house.say(&mut client, b"");
     assert_eq!(house.say(&mut listener, b"").trim_end(), "*3 $7 message $1 c $5 hello");
-    // Nothing of a script that is undone.
+    // Nothing of an undone script.
     let body = "#!lua flags=rollback\nredis.call('publish','c','no') error('x')";
     house.say(&mut client, &request(&["EVAL", body, "0"]));
     house.say(&mut client, b"");
@@ -306,7 +306,7 @@ fn a_script_does_what_its_user_may() {
     );
 }
 
-/// What the libraries reply; each line is also what redis-server 7.0.15 replies.
+/// The replies of the libraries; each line is also the reply of redis-server 7.0.15.
 #[test]
 fn libraries_are_those_of_redis() {
     let mut house = House::new(false);
@@ -344,7 +344,7 @@ fn libraries_are_those_of_redis() {
     );
 }
 
-/// KEYS sees what the script has written, as in Redis: dramatiq and channels_redis call it.
+/// KEYS sees the script's writes, as in Redis: dramatiq and channels_redis call it.
 #[test]
 fn keys_are_listed_within_a_script() {
     let mut house = House::new(false);
@@ -376,7 +376,7 @@ fn keys_are_listed_within_a_script() {
     );
 }
 
-/// What a script flushes, or does not since it is undone, holds for the commands behind it.
+/// A flush of a script, or an undone flush, holds for the commands behind the script.
 #[test]
 fn commands_behind_a_script_that_flushes_find_their_database() {
     let mut house = House::new(false);
@@ -435,7 +435,7 @@ fn large_tables_are_replied_packed_and_passed() {
     }
 }
 
-/// What is published is kept until the transaction ends: it counts as what the script writes.
+/// Messages are kept until the transaction ends: they count like the script's writes.
 #[test]
 fn a_script_that_publishes_without_end_is_ended() {
     let mut house = House::new(false);

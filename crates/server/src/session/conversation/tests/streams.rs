@@ -6,7 +6,7 @@ mod groups;
 mod restarting;
 mod waiting;
 
-/// Runs lines of a transcript: what is said, then ` -> `, then all replies.
+/// Runs lines of a transcript: the command, then ` -> `, then all replies.
 fn transcript_of(text: &str) {
     let mut house = House::new(false);
     let mut client = house.client();
@@ -54,7 +54,7 @@ fn entries_are_added_with_ids_of_all_forms() {
     );
 }
 
-/// The time of the transaction, or behind the last id if the time is not above it.
+/// The time of the transaction, or the next id if the time is not above the last id.
 #[test]
 fn an_id_by_the_time_is_above_the_last() {
     let mut house = House::new(false);
@@ -256,7 +256,7 @@ fn streams_are_copied_renamed_and_dumped() {
         let head = format!("*4\r\n$7\r\nRESTORE\r\n$4\r\nback\r\n$1\r\n0\r\n${length}\r\n");
         let said = house.say(&mut client, &[head.as_bytes(), &payload, b"\r\n"].concat());
         assert_eq!(said, "+OK ");
-        // Version 19 has no time of activity: that of being seen stands for it.
+        // Version 19 has no time of activity: the time of being seen stands instead.
         let nodes = |text: &str| {
             let words: Vec<&str> = text.split(' ').collect();
             let at = words.iter().position(|word| *word == "radix-tree-keys").unwrap();
@@ -268,8 +268,8 @@ fn streams_are_copied_renamed_and_dumped() {
     }
 }
 
-/// What a large stream with groups takes is free again once its key is removed, and what a group
-/// takes once that is destroyed.
+/// The blocks of a large stream with groups are free again once its key is removed, and the blocks
+/// of a group once the group is destroyed.
 #[test]
 fn nothing_is_left_of_what_was_removed() {
     let mut house = House::new(false);
@@ -348,8 +348,8 @@ fn events_tell_what_has_happened() {
     }
 }
 
-/// An EXEC fails if the stream has changed, packed or in blocks; groups are no part of that but for
-/// their creation and end.
+/// An EXEC fails if the stream has changed, packed or in blocks; of groups only creation and end
+/// count.
 #[test]
 fn a_watched_stream() {
     for count in [1, 300] {

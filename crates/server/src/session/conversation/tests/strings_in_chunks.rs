@@ -1,4 +1,4 @@
-//! Strings in chunks: what is absent, what is taken away, WATCH, restarts.
+//! Strings in chunks: absent chunks, removal, WATCH, restarts.
 
 use super::large::collect;
 use super::large_strings::{Talk, bit, bytes, chunks_of, overwrite, set_bit};
@@ -8,7 +8,7 @@ use crate::data::keyspace::MOST_COPIED;
 use hyades::{Schema, Type};
 use std::collections::BTreeMap;
 
-/// What is absent counts as zeros, and takes no memory: a string of the greatest length in a few
+/// Absent bytes count as zeros, and take no memory: a string of the greatest length in a few
 /// chunks.
 #[test]
 fn absent_chunks_are_zeros() {
@@ -58,7 +58,7 @@ fn absent_chunks_are_zeros() {
         assert_eq!(said.trim_end(), expected, "{line}");
     }
     assert_eq!(talk.ask(&format!("SETRANGE b {last} x"), &[]), ":536870912");
-    // Three of each copy, and one of the string of 1 MiB that has grown.
+    // Three of each copy, and one of the string of 1 MiB after its growth.
     assert_eq!(talk.rows().0, 3 + 3 + 1);
     let usage: usize = talk.ask("MEMORY USAGE b", &[])[1..].parse().unwrap();
     assert!(usage < 4 * CHUNK_BYTES, "{usage}");
@@ -70,7 +70,7 @@ fn absent_chunks_are_zeros() {
     assert_eq!(talk.rows(), (0, 0, 0));
 }
 
-/// Whatever takes a string away, none of its chunks stays, and none of another's is removed.
+/// Whatever removes a string, none of its chunks stays, and no chunk of another string goes.
 #[test]
 fn what_is_taken_away_leaves_no_chunks() {
     let mut talk = Talk::new();
@@ -115,7 +115,7 @@ fn what_is_taken_away_leaves_no_chunks() {
     assert_eq!(talk.rows(), (0, 0, 0));
 }
 
-/// A command that fails, or is taken back, changes nothing and leaves nothing.
+/// A failing command, or a command taken back, changes nothing and leaves nothing.
 #[test]
 fn a_command_that_fails_leaves_nothing() {
     let mut talk = Talk::new();
@@ -129,7 +129,7 @@ fn a_command_that_fails_leaves_nothing() {
     assert_eq!(talk.ask("SET a x EX 0", &[]), "-ERR invalid expire time in 'set' command");
     assert_eq!(talk.rows(), before);
     talk.expect("GET a", &value);
-    // Beyond what a transaction may copy: 64 MiB here.
+    // Beyond the bytes that a transaction may copy: 64 MiB here.
     let error = "-ERR the transaction reads and writes more than 64 MiB";
     let (long, too_long) = (bytes(MOST_COPIED - (64 << 10), 4), bytes(MOST_COPIED, 5));
     assert_eq!(talk.ask("SET a", &[&long]), "+OK");
@@ -143,7 +143,7 @@ fn a_command_that_fails_leaves_nothing() {
     assert_eq!(talk.rows(), (long.len().div_ceil(CHUNK_BYTES), 1, 0));
 }
 
-/// An event loop changes a long string by itself; what reads or writes all of it is a job.
+/// An event loop changes a long string by itself; a read or write of the whole string is a job.
 #[test]
 fn small_changes_are_no_jobs() {
     let mut talk = Talk::new();
@@ -209,8 +209,8 @@ fn watch_notices_a_change_of_a_chunk() {
     }
 }
 
-/// An earlier version had no chunks, and strings of up to 15 MiB in the rows of their keys: they
-/// are read as they are, and move into chunks when they are changed.
+/// An earlier version had no chunks, and strings of up to 15 MiB in the rows of their keys: the
+/// strings are read unchanged, and move into chunks with the first change.
 #[test]
 fn a_database_without_chunks_is_opened() {
     let dir = tempfile::tempdir_in("/dev/shm").unwrap();
@@ -261,7 +261,7 @@ fn a_database_without_chunks_is_opened() {
     talk.expect("GET a", &value);
 }
 
-/// Several threads append to one string and set bits of another: nothing is lost or torn.
+/// Several threads append to a string and set bits of another string: nothing is lost or torn.
 #[test]
 fn threads_change_strings_together() {
     const EACH: usize = 150;
@@ -298,7 +298,7 @@ fn threads_change_strings_together() {
 
 type Strings = BTreeMap<String, Vec<u8>>;
 
-/// A length: about those of a row or of chunks, or any.
+/// A length: about the length of a row or of chunks, or any.
 fn some_length(rng: &mut fastrand::Rng) -> usize {
     let around = [0, 1, CHUNK_BYTES, LONGEST_IN_ROW, 17 * CHUNK_BYTES, 20 * CHUNK_BYTES];
     match rng.u8(0..3) {
@@ -369,7 +369,8 @@ fn step(talk: &mut Talk, model: &mut Strings, rng: &mut fastrand::Rng) {
     }
 }
 
-/// Beside a map of bytes, with restarts; what is behind is that, and no chunk beside.
+/// Beside a map of bytes, with restarts; at the end the strings are equal, and no other chunk is
+/// left.
 #[test]
 fn as_bytes_in_memory() {
     for seed in 0..3 {

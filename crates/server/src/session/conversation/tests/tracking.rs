@@ -1,5 +1,4 @@
-//! CLIENT TRACKING: what clients are told of keys that were written, and that no cache is left
-//! stale.
+//! CLIENT TRACKING: messages to clients about written keys, and that no cache is left stale.
 
 use super::*;
 use std::collections::{HashMap, VecDeque};
@@ -19,14 +18,14 @@ impl Talk {
         Talk { house, all }
     }
 
-    /// What a client is sent after it has said something.
+    /// Says a text as a client; returns the client's output.
     fn say(&mut self, at: usize, text: &str) -> String {
         let bytes = if text.is_empty() { String::new() } else { format!("{text}\r\n") };
         let bytes = bytes.replace('|', "\r\n");
         self.house.say(&mut self.all[at], bytes.as_bytes())
     }
 
-    /// What a client is sent meanwhile.
+    /// Returns a client's output since.
     fn hear(&mut self, at: usize) -> String {
         self.say(at, "")
     }
@@ -52,11 +51,11 @@ fn a_reader_is_told_once_of_a_write() {
     assert_eq!(talk.hear(0), invalidate(&["k"]));
     talk.say(1, "SET k 3");
     assert_eq!(talk.hear(0), "");
-    // Its own writes as well, behind their replies.
+    // A client's own writes as well, behind their replies.
     assert_eq!(talk.say(0, "GET k"), "$1 3 ");
     let said = talk.say(0, "INCR k") + &talk.hear(0);
     assert_eq!(said, format!(":4 {}", invalidate(&["k"])));
-    // What writes nothing invalidates nothing, and an error neither.
+    // A command without writes invalidates nothing, and an error neither.
     talk.say(0, "GET k");
     talk.say(1, "SETNX k 5|LPUSH k a|DEL none");
     assert_eq!(talk.hear(0), "");
@@ -79,7 +78,7 @@ fn transactions_and_scripts_read_and_write_keys() {
     assert_eq!(talk.hear(0), invalidate(&["h"]));
     talk.say(1, "EVAL_RO \"return redis.call('GET', 'a')\" 0|RENAME a c");
     assert_eq!(talk.hear(0), invalidate(&["a"]));
-    // A command that is taken back has read, and has not written.
+    // A command taken back has read, and has not written.
     talk.say(0, "GET c");
     talk.say(1, "EVAL \"redis.pcall('LPUSH', 'c', 'x') return 1\" 0");
     assert_eq!(talk.hear(0), "");
@@ -94,7 +93,7 @@ fn flushes_swaps_and_expiry_are_told() {
         talk.say(1, line);
         assert_eq!(talk.hear(0), ">2 $10 invalidate _ ", "{line}");
     }
-    // A key that has expired is told by the next write there.
+    // An expired key is told by the next write of the key.
     talk.say(1, "SET k 1 PX 1");
     talk.say(0, "GET k");
     std::thread::sleep(std::time::Duration::from_millis(5));
@@ -166,7 +165,7 @@ fn another_connection_is_told() {
     talk.say(0, &format!("CLIENT TRACKING ON REDIRECT {third}|GET k"));
     talk.say(3, "SET k 2");
     assert_eq!(talk.hear(2), invalidate(&["k"]));
-    // The client itself is told that the other one has gone.
+    // The client itself is told that the other connection has gone.
     talk.say(0, "GET k");
     let gone = talk.all.remove(2);
     talk.house.shared.clients.remove(third.parse().unwrap());
@@ -267,7 +266,7 @@ fn the_keys_that_are_remembered_are_bounded() {
     assert!(said.starts_with("_ >2 $10 invalidate "), "{said}");
 }
 
-/// What a client is told of a write is sent when that is on disk.
+/// A message about a write is sent when the write is on disk.
 #[test]
 fn a_write_is_told_when_it_is_durable() {
     let mut house = House::new(true);
@@ -287,8 +286,8 @@ fn a_write_is_told_when_it_is_durable() {
     assert_eq!((take(&mut writes), take(&mut reads)), ("+OK ".into(), invalidate(&["k"])));
 }
 
-/// A transaction that another thread runs: what its client was told meanwhile stands in front of
-/// its reply, and is told again behind that.
+/// A transaction run by another thread: earlier messages to the client stand in front of the reply,
+/// and are sent again behind the reply.
 #[test]
 fn what_was_told_before_the_reply_of_another_thread_is_told_behind_it() {
     let mut house = House::new(false);
@@ -316,12 +315,12 @@ fn what_was_told_before_the_reply_of_another_thread_is_told_behind_it() {
     assert_eq!(house.say(&mut reads, b""), "");
 }
 
-/// The cache of a client: what it was sent, in the order in which it was sent.
+/// The cache of a client: the received values, in the order of arrival.
 #[derive(Default)]
 struct Cache(HashMap<String, u64>);
 
 impl Cache {
-    /// Takes in what arrives. `asked` are the keys of the replies, in order.
+    /// Takes in the client's output. `asked` are the keys of the replies, in order.
     fn take_in(&mut self, said: &str, asked: &mut VecDeque<String>) {
         let mut words = said.split_whitespace();
         while let Some(word) = words.next() {
@@ -348,8 +347,8 @@ impl Cache {
     }
 }
 
-/// Threads write keys that others read and cache, while clients begin to track and end. Whatever
-/// the order, when all writers are silent each value in a cache is that of the server.
+/// Threads write keys that other clients read and cache, while clients begin to track and end.
+/// Whatever the order, when all writers are silent each cached value is the value of the server.
 #[test]
 fn no_cache_is_left_stale() {
     const KEYS: u64 = 4;
@@ -405,7 +404,7 @@ fn no_cache_is_left_stale() {
             let mut house = house.beside();
             let mut looks = house.client();
             for (mut own, mut client, mut cache, mut asked) in readers {
-                // What the writers have written is on disk, and was told.
+                // The writes of the writers are on disk, and were told.
                 let said = own.say(&mut client, b"");
                 cache.take_in(&said, &mut asked);
                 for (key, value) in &cache.0 {

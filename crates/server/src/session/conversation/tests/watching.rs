@@ -1,8 +1,8 @@
-//! WATCH, as Redis 7 has it, and its reply that waits for the log.
+//! WATCH, as in Redis 7, and its reply, which waits for the log.
 
 use super::*;
 
-/// One client watches and queues; between its WATCH and its EXEC another says `between`.
+/// A client watches and queues; between its WATCH and its EXEC another client says `between`.
 fn exec_after(before: &str, watch: &str, between: &str) -> String {
     let mut house = House::new(false);
     let (mut own, mut other) = (house.client(), house.client());
@@ -41,7 +41,7 @@ fn exec_runs_only_if_nothing_that_is_watched_was_written() {
         ("SELECT 1\r\nSET a 1\r\n", "WATCH a", "SWAPDB 0 1\r\n", LOST),
         ("RPUSH l 1\r\n", "WATCH l", "RPUSH l 2\r\n", LOST),
         ("HSET h f 1\r\n", "WATCH h", "HSET h f 1\r\n", LOST),
-        // A key that is created and removed again was absent, and is.
+        // A key created and removed again was absent, and is absent.
         (a, "WATCH b", "SET b 1\r\nDEL b\r\n", DONE),
     ] {
         assert_eq!(exec_after(before, watch, between), expected, "{before:?} {watch} {between:?}");
@@ -50,7 +50,7 @@ fn exec_runs_only_if_nothing_that_is_watched_was_written() {
 
 #[test]
 fn a_watched_key_that_expires_has_changed_and_an_expired_one_has_not() {
-    // Long enough that WATCH comes before it on a busy machine.
+    // Long enough for WATCH before the expiry on a busy machine.
     for (wait_before, life_ms, expected) in [(false, 1_500, LOST), (true, 30, DONE)] {
         let mut house = House::new(false);
         let mut own = house.client();
@@ -89,12 +89,12 @@ fn watching_ends() {
         ("WATCH a", "+OK"),
         ("SET a 1", "+OK"),
         ("MULTI", "+OK"),
-        // Without commands it is compared as well.
+        // An EXEC without commands compares as well.
         ("EXEC", "*-1"),
     ]);
 }
 
-/// Pipelined commands are one transaction, but WATCH is its own: it sees what was committed.
+/// Pipelined commands are one transaction, but WATCH has its own: WATCH sees committed values.
 #[test]
 fn a_pipeline_does_not_swallow_watch() {
     let mut house = House::new(false);
@@ -105,7 +105,7 @@ fn a_pipeline_does_not_swallow_watch() {
     assert_eq!(said, "+OK +OK +OK +QUEUED *-1 $1 2 ");
 }
 
-/// That the race was lost is told once the winner's write is on disk.
+/// A lost race is told once the winner's write is on disk.
 #[test]
 fn the_nil_of_exec_waits_for_what_it_has_read() {
     let mut house = House::new(true);
@@ -131,8 +131,8 @@ fn the_nil_of_exec_waits_for_what_it_has_read() {
     assert_eq!(take(&mut own), "+OK +QUEUED *-1 ");
 }
 
-/// Many clients add one to a counter by WATCH, GET, MULTI, SET, EXEC: no addition is lost, in
-/// whichever order their steps come.
+/// Many clients increment a counter by WATCH, GET, MULTI, SET, EXEC: no increment is lost, in any
+/// order of the steps.
 #[test]
 fn optimistic_counters_lose_nothing() {
     for seed in 0..20 {

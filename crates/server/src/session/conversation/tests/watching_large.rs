@@ -12,13 +12,13 @@ const PACKS_ALL: &str = "CONFIG SET hash-max-listpack-entries 999 set-max-intset
 const DONE: &str = "*1 :0 ";
 const LOST: &str = "*-1 ";
 
-/// Ends a WATCH, and says what became of it.
+/// Ends a WATCH, and returns the outcome.
 fn exec(house: &mut House, client: &mut Conversation) -> String {
     house.say(client, b"MULTI\r\nPERSIST none\r\n");
     house.say(client, b"EXEC\r\n")
 }
 
-/// Of one key of each type.
+/// Fills one key of each type.
 const FILL: &str =
     "HSET h a 1 b 2 c 3\r\nSADD t a b c\r\nZADD z 1 a 2 b 3 c\r\nRPUSH l a b c d\r\n";
 
@@ -81,8 +81,8 @@ fn a_change_of_a_block_is_noticed() {
     }
 }
 
-/// One mark serves all clients that watch, and the first change takes it away; then changes write
-/// blocks alone, until a client watches again.
+/// One mark serves all watching clients, and the first change takes the mark away; then changes
+/// write blocks alone, until a client watches again.
 #[test]
 fn a_mark_serves_all_who_watch_until_the_first_change() {
     let mut house = House::new(false);
@@ -117,8 +117,8 @@ fn a_mark_serves_all_who_watch_until_the_first_change() {
     assert_eq!(row(&house, "l"), (before, head), "each change of a list writes its row");
 }
 
-/// The mark is a write like any other: WATCH is answered once it is on disk, and a mark that was
-/// recovered serves clients that watch then.
+/// The mark is a write like any other: WATCH is answered once the mark is on disk, and a recovered
+/// mark serves clients that watch then.
 #[test]
 fn a_mark_is_logged_and_recovered() {
     let mut house = House::new(false);
@@ -173,9 +173,9 @@ fn a_large_collection_that_expires_has_changed() {
     let mut clients: Vec<Conversation> = (0..4).map(|_| house.client()).collect();
     house.say(&mut clients[0], PACKS_NOTHING.as_bytes());
     house.say(&mut clients[0], FILL.as_bytes());
-    // Long enough that WATCH comes before it on a busy machine.
+    // Long enough for WATCH before the expiry on a busy machine.
     for (client, key) in clients.iter_mut().zip(["h", "t", "z", "l"]) {
-        // Long enough that WATCH comes before it on a busy machine.
+        // Long enough for WATCH before the expiry on a busy machine.
         house.say(client, format!("PEXPIRE {key} 1500\r\nWATCH {key}\r\n").as_bytes());
     }
     std::thread::sleep(std::time::Duration::from_millis(1_510));
@@ -204,7 +204,7 @@ fn bulk(text: &str) -> String {
     format!("${}\r\n{text}\r\n", text.len())
 }
 
-/// The last write of each key that exists, by a number.
+/// The last write of each existing key, by a number.
 #[derive(Default)]
 struct Model {
     writes: HashMap<String, u64>,
@@ -229,8 +229,8 @@ fn key(first: &str) -> &'static str {
     keys[fastrand::usize(..keys.len())]
 }
 
-/// A command, the key that it writes if that is there afterwards, and the reply with which it
-/// writes nothing; an error writes nothing anyway.
+/// A command, the key written if it is there afterwards, and the reply for no write; an error
+/// writes nothing anyway.
 fn change(number: u64) -> (String, &'static str, &'static str) {
     let member = ["a", "b", "c", "d", "e"][fastrand::usize(..5)];
     let (any, other) = (key(""), key(""));
@@ -248,7 +248,7 @@ fn change(number: u64) -> (String, &'static str, &'static str) {
         14 => (format!("LPOP {l}"), l, "$-1"),
         15 => (format!("LSET {l} 0 {member}"), l, ""),
         16 => (format!("LREM {l} 1 {member}"), l, ":0"),
-        // What was renamed is there no more.
+        // A renamed key is there no more.
         17 | 18 if any != other => (format!("RENAME {any} {other}"), other, ""),
         17 | 18 => (format!("DEL {any}"), any, ":0"),
         19 => (format!("EXPIRE {any} {}", 1_000 + number), any, ":0"),
@@ -287,7 +287,7 @@ fn say_changes(house: &mut House, client: &mut Conversation, model: &mut Model, 
                 house.say(client, b"MULTI\r\n");
             }
             let said = house.replies(client, lines.as_bytes());
-            // Of the array of EXEC its elements.
+            // The elements of EXEC's array.
             if is_exec { house.replies(client, b"EXEC\r\n").split_off(4) } else { said }
         }
     };
@@ -308,8 +308,8 @@ fn say_changes(house: &mut House, client: &mut Conversation, model: &mut Model, 
     }
 }
 
-/// EXEC runs iff the last write of each key that its client watches is the one that WATCH saw,
-/// whatever form the values have and take.
+/// EXEC runs iff the last write of each watched key is the write seen by WATCH, whatever form the
+/// values have and take.
 #[test]
 fn exec_runs_iff_nothing_was_written_since_watch() {
     let (mut done, mut lost) = (0, 0);
@@ -322,7 +322,7 @@ fn exec_runs_iff_nothing_was_written_since_watch() {
             let (client, watched) = &mut clients[fastrand::usize(..3)];
             match fastrand::u8(..20) {
                 0..=8 => {
-                    // A client that watches and says MULTI would compare: another one changes.
+                    // A client that watches and says MULTI would compare: another client changes.
                     let mut other = house.client();
                     let client = if watched.is_empty() { client } else { &mut other };
                     say_changes(&mut house, client, &mut model, number);
@@ -356,8 +356,8 @@ fn exec_runs_iff_nothing_was_written_since_watch() {
     assert!(done > 100 && lost > 100, "{done} {lost}");
 }
 
-/// Threads add to a field by WATCH, HGET and EXEC, and by HINCRBY, while others watch the same hash
-/// and another one changes it elsewhere: no addition is lost.
+/// Threads add to a field by WATCH, HGET and EXEC, and by HINCRBY, while other clients watch the
+/// same hash and another client changes it elsewhere: no addition is lost.
 #[test]
 fn threads_that_watch_a_large_hash_lose_nothing() {
     let mut house = House::new(false);

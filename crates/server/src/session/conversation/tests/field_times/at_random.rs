@@ -1,4 +1,4 @@
-//! Commands on fields with times, drawn at random, beside a model of them.
+//! Commands on fields with times, drawn at random, beside a model.
 
 use super::super::dumping::dumped;
 use super::*;
@@ -7,7 +7,7 @@ use super::*;
 type Model = std::collections::BTreeMap<String, ModelHash>;
 type ModelHash = std::collections::BTreeMap<String, (i64, Option<i64>)>;
 
-/// Whether a time may be set, by the one that there is.
+/// Whether a time may be set, by the current time.
 type Allows = fn(i64, Option<i64>) -> bool;
 
 fn live(model: &mut Model, now: i64) {
@@ -17,7 +17,7 @@ fn live(model: &mut Model, now: i64) {
     model.retain(|_, hash| !hash.is_empty());
 }
 
-/// A field of a hash of the model, and what a command gets by random.
+/// A field of a hash of the model, and a command's random arguments.
 struct Drawn<'m> {
     key: String,
     field: String,
@@ -29,7 +29,7 @@ struct Drawn<'m> {
 }
 
 impl Drawn<'_> {
-    /// Sets the field. One whose time has come is removed.
+    /// Sets the field. A field with a past time is removed.
     fn set(&mut self, value: i64, at: Option<i64>) {
         match at.is_some_and(|at| at <= self.now) {
             true => drop(self.hash.remove(&self.field)),
@@ -37,7 +37,7 @@ impl Drawn<'_> {
         }
     }
 
-    /// The value as a reply has it.
+    /// The value in the form of a reply.
     fn said(&self) -> String {
         self.old.map_or("$-1".into(), |(value, _)| bulk(&value.to_string()))
     }
@@ -131,7 +131,7 @@ impl Drawn<'_> {
     }
 }
 
-/// When HPEXPIRE sets a time, by the one that there is.
+/// When HPEXPIRE sets a time, by the current time.
 const CONDITIONS: [(&str, Allows); 5] = [
     ("NX ", |_, old| old.is_none()),
     ("XX ", |_, old| old.is_some()),
@@ -140,7 +140,7 @@ const CONDITIONS: [(&str, Allows); 5] = [
     ("", |_, _| true),
 ];
 
-/// A command drawn at random, done to the model, and its reply.
+/// A command drawn at random, done to the model, and the reply.
 fn step(random: &mut fastrand::Rng, model: &mut Model, now: i64) -> (String, String) {
     let key = ["h1", "h2"][random.usize(..2)].to_string();
     let field = format!("f{}", random.u8(..24));
@@ -180,9 +180,9 @@ fn bulk(text: &str) -> String {
     format!("${} {text}", text.len())
 }
 
-/// Commands at random, time that passes, removal of what has expired, and hashes that change their
-/// form: each reply is that of the model, and what is stored is what the model has. DUMP and
-/// RESTORE keep all. Once nothing is left, no row is.
+/// Commands at random, passing time, removal of expired fields, and hashes that change their form:
+/// each reply is the reply of the model, and the stored fields are the fields of the model. DUMP
+/// and RESTORE keep all. Once no field is left, no row is.
 #[test]
 fn times_are_those_of_a_model_whatever_is_done() {
     for seed in 0..12 {
@@ -239,7 +239,7 @@ fn times_are_those_of_a_model_whatever_is_done() {
     }
 }
 
-/// All fields of both hashes are those of the model.
+/// Compares all fields of both hashes with the model.
 fn check(lapse: &mut Lapse, model: &Model, place: (u64, i32)) {
     for key in ["h1", "h2"] {
         let hash = model.get(key).cloned().unwrap_or_default();

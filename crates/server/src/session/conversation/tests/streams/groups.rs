@@ -89,7 +89,7 @@ fn entries_are_delivered_and_acknowledged() {
     );
 }
 
-/// What a list of pending entries shows beside the times.
+/// The columns of a list of pending entries beside the times.
 fn pending(house: &mut House, client: &mut Conversation, line: &str) -> String {
     let said = house.say(client, format!("{line}\r\n").as_bytes());
     let words: Vec<&str> = said.split_whitespace().collect();

@@ -44,10 +44,10 @@ fn commands() -> Vec<String> {
     all
 }
 
-/// What has no times in it.
+/// The state without times.
 const STATE: &str = "MULTI\r\nXRANGE s - +\r\nXPENDING s g\r\nXINFO GROUPS s\r\nEXEC";
 
-/// A crash leaves what was there after one of the commands, and nothing that was told is lost.
+/// A crash leaves the state after a command, and nothing acknowledged is lost.
 #[test]
 fn a_crash_leaves_a_prefix() {
     let commands = commands();

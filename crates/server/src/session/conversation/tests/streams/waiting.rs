@@ -1,10 +1,10 @@
-//! XREAD and XREADGROUP that wait.
+//! Waits of XREAD and XREADGROUP.
 
 use super::super::blocking::say_all;
 use super::*;
 use std::time::Duration;
 
-/// Clients, the last of which adds entries.
+/// Clients, the last for adding entries.
 fn clients(house: &House, count: usize) -> Vec<Conversation> {
     (0..count).map(|_| house.client()).collect()
 }
@@ -17,7 +17,7 @@ fn all_that_read_a_stream_are_called() {
     for at in 0..2 {
         assert_eq!(say_all(&mut house, &mut all, at, "XREAD BLOCK 0 STREAMS s $\r\n")[at], "");
     }
-    // What it waits for is there.
+    // The third client waits for an existing stream.
     say_all(&mut house, &mut all, 2, "XREAD BLOCK 0 STREAMS t s 0 5\r\n");
     assert!(all[..3].iter().all(Conversation::is_blocked));
     let said = say_all(&mut house, &mut all, 3, "XADD s 2 a 2\r\n");
@@ -27,7 +27,7 @@ fn all_that_read_a_stream_are_called() {
     assert_eq!(said[2], "*1 *2 $1 s *1 *2 $3 6-0 *2 $1 a $1 6 ");
 }
 
-/// The id that `$` was when the command was run, whatever comes and goes meanwhile.
+/// The id of `$` at the first run, whatever happens to the stream meanwhile.
 #[test]
 fn the_last_id_is_that_of_the_first_run() {
     let mut house = House::new(false);
@@ -41,7 +41,7 @@ fn the_last_id_is_that_of_the_first_run() {
     assert_eq!(said[0], "*1 *2 $1 s *2 *2 $3 6-0 *2 $1 a $1 6 *2 $3 7-0 *2 $1 a $1 7 ");
 }
 
-/// Consumers of a group in the order in which they came; groups by themselves.
+/// Consumers of a group in the order of their arrival; groups by themselves.
 #[test]
 fn consumers_are_served_in_their_order() {
     let mut house = House::new(false);
@@ -93,7 +93,7 @@ fn a_consumer_is_told_of_the_end_of_its_group() {
     }
 }
 
-/// A time of expiry ends it as well: a thread removes the key.
+/// A time of expiry ends the wait as well: a thread removes the key.
 #[test]
 fn a_consumer_is_told_when_its_stream_expires() {
     let mut house = House::new(false);
@@ -104,7 +104,7 @@ fn a_consumer_is_told_when_its_stream_expires() {
     let opened = house.shared.store.opened.get().unwrap();
     crate::upkeep::reaper::reap(&house.shared, opened).unwrap();
     let said = say_all(&mut house, &mut all, 1, "");
-    // On a busy machine it may have expired before.
+    // On a busy machine the stream may have expired before.
     assert!((before[0].clone() + &said[0]).starts_with("-NOGROUP "), "{said:?}");
 }
 
