@@ -2,9 +2,9 @@
 //!
 //! Two equal tables; one thread updates one column of random rows of the first, another scans a
 //! whole table again and again, reading all columns. The updater's rate beside a scanner of its own
-//! table is compared with its rate beside a scanner of the other table: the difference is what
-//! snapshots cost writers. Rounds alternate, and medians of their ratios are shown. Plain scans, in
-//! transactions, are shown beside. No log, so that nothing else is measured.
+//! table is compared with its rate beside a scanner of the other table: the difference is the cost
+//! of snapshots for writers. Rounds alternate, and medians of their ratios are shown. Plain scans,
+//! in transactions, are shown beside. No log, so that nothing else is measured.
 #![allow(missing_docs)]
 
 use hyades::{
@@ -58,7 +58,7 @@ fn update(session: &mut Session, table: Table, rows: u64, random: &mut fastrand:
     assert!(session.try_submit(set).expect("it runs").0.expect("it is there"));
 }
 
-/// Scans once, and notes how many older versions there are at the end; false if it failed.
+/// Scans once, and notes the number of older versions at the end; false after a failure.
 fn scan(db: &Database, table: Table, how: Scans, over: &AtomicBool, most: &AtomicU64) -> bool {
     if how == Scans::Snapshot {
         let snapshot = db.open_snapshot();

@@ -1,10 +1,10 @@
 //! Instructions of a whole transaction by protocol and number of log streams, and the share of the
 //! LSN vectors: `cargo bench -p hyades --bench vectors [rows]`.
 //!
-//! The transactions are those of YCSB: two rows of ten columns of 100 bytes, each read or, with
+//! The transactions are YCSB transactions: two rows of ten columns of 100 bytes, each read or, with
 //! probability one half, changed in one column. One session per stream takes its turn on a single
-//! thread. Only the instructions of this thread are counted, not those of the flushers. Needs
-//! valgrind, which does not support AVX-512 and hides it, so that the program uses AVX2.
+//! thread. Only the instructions of this thread are counted, not the instructions of the flushers.
+//! Needs valgrind, which does not support AVX-512 and hides it, so that the program uses AVX2.
 #![allow(missing_docs)]
 
 #[path = "../../wal/benches/callgrind/mod.rs"]
@@ -61,7 +61,7 @@ fn populate(db: &Database, rows: u64) {
     }
 }
 
-/// The program that is run under callgrind.
+/// The program run under callgrind.
 fn child(arguments: &[String]) {
     let [_, protocol, record, streams, how, rows] = arguments else { panic!("six arguments") };
     lsn_vector::set_portable(how == "portable");
@@ -98,7 +98,7 @@ fn child(arguments: &[String]) {
     let mut sessions = Vec::new();
     for _ in 0..streams {
         let mut session = db.session().expect("a session");
-        // A session begins on the stream with the smallest backlog. The call adds to that backlog,
+        // A session begins on the stream with the smallest backlog. The call adds to the backlog,
         // so that the next session begins on another stream.
         drop(session.call(call, &next()).expect("a log that runs"));
         sessions.push(session);

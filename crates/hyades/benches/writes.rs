@@ -1,9 +1,9 @@
-//! Instructions of a write, by what it changes and by the type of the key:
+//! Instructions of a write, by the kind of change and by the type of the key:
 //! `cargo bench -p hyades --bench writes`.
 //!
-//! Each transaction writes one row of a hash table, without a log and on one thread, so that what
-//! the engine itself does is counted alone. A key of text is escaped and has an end; one of fixed
-//! bytes, as long, is stored as it is. Needs valgrind.
+//! Each transaction writes one row of a hash table, without a log and on one thread, so that the
+//! work of the engine itself is counted alone. A key of text is escaped and has an end; a key of
+//! fixed bytes, of the same length, is stored as it is. Needs valgrind.
 #![allow(missing_docs)]
 
 #[path = "../../wal/benches/callgrind/mod.rs"]
@@ -25,7 +25,7 @@ const WRITES: [&str; 5] =
 /// Bytes of a long key.
 const KEY_BYTES: usize = 20;
 
-/// The bytes of the key with this number.
+/// The bytes of the key of a number.
 fn key_text(id: u64) -> String {
     format!("key:{id:0width$}", width = KEY_BYTES - 4)
 }
@@ -39,7 +39,7 @@ fn key<'k>(kind: &str, id: u64, text: &'k str) -> Value<'k> {
     }
 }
 
-/// Does the write with this number.
+/// Does the write of a number.
 fn write(tx: &Transaction<'_>, how: &str, key: Value<'_>, n: u64) -> Result<(), Abort> {
     const BODY: [u8; 64] = [7; 64];
     let body = |len: usize| Value::Bytes(&BODY[..len]);
@@ -67,7 +67,7 @@ fn run(session: &mut Session, keys: &[String], (kind, how): (&str, &str), count:
     }
 }
 
-/// The program that is run under callgrind.
+/// The program run under callgrind.
 fn child(kind: &str, how: &str) {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let mut builder = Database::builder().protocol(Protocol::None);

@@ -25,7 +25,7 @@ impl Wake for Unpark {
     }
 }
 
-/// Runs a future on this thread and parks the thread while it waits.
+/// Runs a future on this thread and parks the thread during waits.
 fn block_on<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
     let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
@@ -54,7 +54,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let db = builder.open(temporary.path())?;
 
     // A session does not wait: a transaction is pre-committed and visible to others when `submit`
-    // returns, and its ticket tells when it is durable. Here many transactions share an fsync.
+    // returns, and its ticket tells when the transaction is durable. Here many transactions share
+    // an fsync.
     let mut session = db.session()?;
     let mut tickets = Vec::new();
     for id in 0..1000i64 {
@@ -63,7 +64,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     assert_eq!(block_on(all(tickets))?, 1000);
 
-    // The ticket of a reader is acknowledged once what it read is durable.
+    // The ticket of a reader is acknowledged once the row read is durable.
     let (row, ticket) = session.submit(|tx| Ok(events.get(tx, 999)?))?;
     block_on(ticket)?;
     assert!(row.is_some());

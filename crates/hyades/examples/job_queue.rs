@@ -44,10 +44,10 @@ fn take((db, jobs): &Queue, from: u32, to: u32) -> Result<Option<Job>, Error> {
     })
 }
 
-/// Works until `go_on` says no; it is told how many jobs are finished.
+/// Works until `go_on` says no; `go_on` gets the number of finished jobs.
 pub fn run(dir: &Path, go_on: &mut dyn FnMut(u64) -> bool) -> Result<(), Error> {
     let queue = open(dir)?;
-    // What a worker that died had taken waits again.
+    // A job taken by a dead worker waits again.
     while take(&queue, TAKEN, WAITING)?.is_some() {}
     let done = [Job::STATE.set(DONE), Job::RESULT.set(Some("sent"))];
     while go_on(push(&queue)?) {
@@ -58,7 +58,7 @@ pub fn run(dir: &Path, go_on: &mut dyn FnMut(u64) -> bool) -> Result<(), Error> 
     Ok(())
 }
 
-/// The number of finished jobs; fails if one has another result than it should.
+/// The number of finished jobs; fails if a job has a wrong result.
 pub fn check(dir: &Path) -> Result<u64, Error> {
     let (db, jobs) = open(dir)?;
     db.transact(|tx| {

@@ -48,7 +48,7 @@ fn open(dir: &Path) -> Result<(Database, ProcedureId), hyades::Error> {
             .column("at_us", Type::I64),
     );
     // A changed procedure needs a new version. The old version stays registered as long as the log
-    // may contain calls of it.
+    // may contain calls of that version.
     let id = builder.procedure_recorded("visit", 1, RecordKind::Command, visit);
     Ok((builder.open(dir)?, id))
 }

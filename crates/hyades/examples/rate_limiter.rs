@@ -25,7 +25,7 @@ fn open(dir: &Path) -> Result<(Database, TypedTable<Bucket>), Error> {
     Ok((builder.open(dir)?, buckets))
 }
 
-/// Takes a token of the client's, if there is one. Returns how many it was granted so far.
+/// Takes a token of the client, if there is one. Returns the number of tokens granted so far.
 fn take(
     (db, buckets): &(Database, TypedTable<Bucket>),
     client: &str,
@@ -47,7 +47,7 @@ fn take(
     })
 }
 
-/// Takes tokens until `go_on` says no; it is told how many were granted.
+/// Takes tokens until `go_on` says no; `go_on` gets the number of granted tokens.
 pub fn run(dir: &Path, go_on: &mut dyn FnMut(u64) -> bool) -> Result<(), Error> {
     let limiter = open(dir)?;
     loop {
@@ -59,7 +59,7 @@ pub fn run(dir: &Path, go_on: &mut dyn FnMut(u64) -> bool) -> Result<(), Error> 
     }
 }
 
-/// The number of tokens granted; fails if a bucket holds what it cannot hold.
+/// The number of tokens granted; fails if a bucket holds an impossible number.
 pub fn check(dir: &Path) -> Result<u64, Error> {
     let (db, buckets) = open(dir)?;
     db.transact(|tx| {

@@ -1,4 +1,4 @@
-//! The program of README.md. It counts its own runs: each run reads what the one before committed.
+//! The program of README.md. It counts its own runs: each run reads the commit of the run before.
 //!
 //! `cargo run -p hyades --example readme`
 

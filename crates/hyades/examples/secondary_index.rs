@@ -50,7 +50,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         people.modify(tx, 1, |ada| ada.city = Some("Paris".to_string()))?;
         assert_eq!(people.index(tx, Person::BY_CITY).prefix("Paris").rows()?.len(), 2);
 
-        // The last row by name, without reading the others.
+        // The last row by name, without a read of other rows.
         let mut last = people.index(tx, Person::BY_NAME).descending().limit(1).rows()?;
         assert_eq!(last.next().expect("there are four").name, "Diophantus");
         Ok(())

@@ -33,8 +33,7 @@ fn open(dir: &Path) -> Result<Store, Error> {
     Ok((builder.open(dir)?, sessions, logins))
 }
 
-/// Creates a session, and removes those that have expired. Returns how
-/// often the user has logged in.
+/// Creates a session, and removes expired sessions. Returns how often the user has logged in.
 fn log_in((db, sessions, logins): &Store, user: u64) -> Result<u64, Error> {
     db.transact(|tx| {
         let (token, now) = (tx.random(), tx.now_us());
@@ -49,7 +48,7 @@ fn log_in((db, sessions, logins): &Store, user: u64) -> Result<u64, Error> {
     })
 }
 
-/// Logs in until `go_on` says no; it is told how often the user has.
+/// Logs in until `go_on` says no; `go_on` gets the number of logins of the user.
 pub fn run(dir: &Path, go_on: &mut dyn FnMut(u64) -> bool) -> Result<(), Error> {
     let store = open(dir)?;
     while go_on(log_in(&store, 7)?) {}

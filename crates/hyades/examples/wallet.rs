@@ -1,4 +1,4 @@
-//! A wallet: payments between accounts, each done once, however often it is asked for.
+//! A wallet: payments between accounts, each done once, however often requested.
 //!
 //! `cargo run -p hyades --example wallet`
 
@@ -51,7 +51,7 @@ fn pay(wallet: &Wallet, number: u64, (from, to): (u64, u64), cents: i64) -> Resu
     })
 }
 
-/// Pays until `go_on` says no; it is told how many payments are acknowledged.
+/// Pays until `go_on` says no; `go_on` gets the number of acknowledged payments.
 pub fn run(dir: &Path, go_on: &mut dyn FnMut(u64) -> bool) -> Result<(), Error> {
     let (mut number, wallet) = (check(dir)?, open(dir)?);
     while go_on(number) {

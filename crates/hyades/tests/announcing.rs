@@ -1,4 +1,4 @@
-//! Replay runs procedures ahead of their turn to prefetch their rows. Promise: this has no effect
+//! Replay runs procedures ahead of their turn to prefetch rows. Promise: these runs have no effect
 //! on the result.
 #![allow(missing_docs)]
 
@@ -22,7 +22,7 @@ struct Step {
 
 #[derive(Clone, Copy, Serialize, Deserialize, PartialEq)]
 enum Manner {
-    /// Returns the conflict, as it should.
+    /// Returns the conflict, as required.
     Good,
     /// Treats a conflict as a program error and panics.
     Panics,
@@ -57,7 +57,7 @@ fn builder(protocol: Protocol, streams: usize, threads: usize, met: &Arc<Met>) -
     builder.procedure("step", 1, move |tx, step: Step| {
         met.begun.fetch_add(1, Ordering::Relaxed);
         tx.prefetch(ROWS, step.id, COUNT.only());
-        // Time and random numbers are drawn before the first operation, so runs ahead draw them
+        // Time and random numbers are drawn before the first operation, so runs ahead draw both
         // too.
         let drawn = tx.random() ^ tx.now_us() as u64;
         let mut row = tx.get(ROWS, step.id);

@@ -1,5 +1,5 @@
-//! Promise: a database that acknowledges before it writes waits for no device; a crash takes the
-//! last transactions, and leaves whole ones, none without those that it follows. Closing loses
+//! Promise: a database that acknowledges before the write waits for no device; a crash takes the
+//! last transactions, and leaves whole transactions, none without its predecessors. Closing loses
 //! none.
 #![allow(missing_docs)]
 

@@ -14,8 +14,8 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// What programs that allocate on many threads use. The system's allocator keeps an arena for each
-/// thread, and much of it empty where threads free what others allocated.
+/// The allocator of programs that allocate on many threads. The system's allocator keeps an arena
+/// for each thread, with much empty memory where threads free memory of other threads.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -26,13 +26,13 @@ const ROWS: Table = Table::nth(0);
 enum Kind {
     /// Deletes rows, and inserts as many with other keys.
     Replace,
-    /// Deletes rows, and inserts them again in the next transaction.
+    /// Deletes rows, and inserts the same rows in the next transaction.
     Same,
     /// Changes an indexed column of rows.
     Index,
     /// Inserts rows and aborts.
     Abort,
-    /// Inserts rows, rolls back to before them, and commits.
+    /// Inserts rows, rolls back the inserts, and commits.
     RollBack,
     /// Makes long rows shorter or longer.
     Resize,
@@ -69,7 +69,7 @@ fn builder(case: &Case) -> Builder {
     builder
 }
 
-/// Bytes of this process that are in memory.
+/// Bytes of this process in memory.
 fn resident() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
     statm.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
@@ -164,7 +164,7 @@ fn run(db: &Database, case: &Case, thread: usize, stop: &AtomicBool, done: &Atom
 }
 
 /// Runs a case in this process. Returns the resident bytes after the first part of the time, the
-/// most later, the most bytes that waited to be freed, and how many transactions ran.
+/// most later, the most bytes that waited to be freed, and the number of transactions.
 fn measure(case: &Case) -> [u64; 4] {
     let dir = directory();
     let db = builder(case).open(dir.path()).unwrap();
@@ -193,7 +193,7 @@ fn measure(case: &Case) -> [u64; 4] {
     })
 }
 
-/// Runs a case in another process, which prints what it has measured.
+/// Runs a case in another process, which prints its measurements.
 fn measure_apart(case: &Case) -> [u64; 4] {
     let Case { kind, concurrency, protocol, hashed, removals, threads, seconds } = case;
     let case = format!(
@@ -236,8 +236,8 @@ fn a_case() {
     println!("measured {first} {most} {removed} {done}");
 }
 
-/// Checks what waits to be freed, and unless there are many threads, whose heaps take their time to
-/// grow, the resident bytes.
+/// Checks the bytes that wait to be freed, and unless there are many threads, whose heaps take time
+/// to grow, the resident bytes.
 fn check(case: Case) {
     let [first, most, removed, done] = measure_apart(&case);
     println!(
@@ -246,7 +246,7 @@ fn check(case: Case) {
         most >> 20,
         removed >> 20
     );
-    // What two transactions of each thread remove may wait: 1,000 bytes a row at most.
+    // Rows removed by two transactions of each thread may wait: 1,000 bytes a row at most.
     let waiting = 2 * (case.threads * case.removals) as u64 * 1_000 + (32 << 20);
     assert!(removed <= waiting, "{case:?}: {removed} bytes of {waiting} wait to be freed");
     let bound = 2 * first + waiting;

@@ -1,7 +1,7 @@
 //! Promise: a database opens in the memory in which it ran, however many rows were inserted and
 //! removed since the last checkpoint.
 //!
-//! Running and opening are processes of their own, whose peaks of resident memory the kernel tells.
+//! Running and opening are separate processes; the kernel reports their peaks of resident memory.
 #![allow(missing_docs)]
 
 mod common;
@@ -13,17 +13,17 @@ use hyades::{
 use std::path::Path;
 use std::process::Command;
 
-/// What programs that allocate on many threads use.
+/// The allocator of programs that allocate on many threads.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const ROWS: Table = Table::nth(0);
 const THREADS: i64 = 2;
-/// Rows of each thread that are there at a time.
+/// Live rows of each thread at a time.
 const LIVE: i64 = 50;
 /// Bytes of a row's text.
 const TEXT: usize = 100;
-/// Rows of each thread that are written in turn, where rows are long.
+/// Rows that each thread writes in turn, where rows are long.
 const LONG_ROWS: i64 = 20;
 
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +35,8 @@ struct Case {
     hashed: bool,
     transactions: i64,
     threads: usize,
-    /// Bytes of the text of a row, if transactions overwrite a long one; 0: they remove rows.
+    /// Bytes of the text of a row, if transactions overwrite a long row; 0: transactions remove
+    /// rows.
     long: usize,
 }
 
@@ -52,7 +53,7 @@ fn overwrite(tx: &Transaction<'_>, base: i64, n: i64, bytes: usize) -> Result<()
     Ok(())
 }
 
-/// Deletes the rows of step `n` of a client, and inserts those of the next one.
+/// Deletes the rows of step `n` of a client, and inserts the rows of the next step.
 fn step(tx: &Transaction<'_>, base: i64, n: i64) -> Result<(), hyades::Abort> {
     let text = "x".repeat(TEXT);
     for id in base + n * LIVE..base + (n + 1) * LIVE {
@@ -92,7 +93,7 @@ fn builder(case: &Case) -> (Builder, hyades::ProcedureId) {
     (builder, step)
 }
 
-/// The most resident memory that this process has had, in bytes.
+/// The peak of resident memory of this process, in bytes.
 fn peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
@@ -214,7 +215,7 @@ fn check(case: Case) {
         case.long
     );
     let ran = apart("run", &text, dir.path());
-    // On a busy machine a thread that is held up holds up the other one's tombstones.
+    // On a busy machine a delayed thread holds up the tombstones of the other thread.
     let bound = ran + ran / 2 + (64 << 20);
     let mut peaks = (0..TRIES).map(|_| apart("open", &text, dir.path()));
     let opened = peaks.find(|&opened| {
@@ -227,7 +228,7 @@ fn check(case: Case) {
 /// Openings, of which one has to fit. Memory that grows with the log would fit none.
 const TRIES: usize = 5;
 
-/// A million rows that are gone: 280 bytes of memory and more for each, if they stayed.
+/// A million removed rows: 280 bytes of memory and more for each, if the rows stayed.
 const TRANSACTIONS: i64 = 10_000;
 
 const CASE: Case = Case {

@@ -1,6 +1,5 @@
-//! Keys that were chosen to collide under the hash without its secret cost no more than others,
-//! when they are written and when they are recovered; and a cursor of a walk is good after a
-//! restart.
+//! Keys chosen to collide under the hash without its secret cost no more than random keys, in
+//! writes and in recovery; and a cursor of a walk is good after a restart.
 
 use hyades::{Column, Database, Schema, Table, Type};
 use std::collections::HashSet;
@@ -8,7 +7,7 @@ use std::time::{Duration, Instant};
 
 const SECOND: Column<u64> = Column::at(1);
 
-/// As the first factor of the hash it makes the product 0, whatever the second one is.
+/// As the first factor of the hash the value makes the product 0, whatever the second factor.
 const STUCK: u64 = 0x9e37_79b9_7f4a_7c15u64.swap_bytes();
 
 const ROWS: u64 = 12_000;
@@ -20,7 +19,7 @@ fn open(dir: &std::path::Path) -> (Database, Table) {
     (builder.open(dir).unwrap(), table)
 }
 
-/// How long it takes to write some rows, and to recover them.
+/// The time to write some rows, and the time to recover the rows.
 fn times(first: impl Fn(u64) -> u64) -> (Duration, Duration) {
     let dir = tempfile::tempdir_in("/dev/shm").unwrap();
     let (database, table) = open(dir.path());
@@ -45,7 +44,7 @@ fn times(first: impl Fn(u64) -> u64) -> (Duration, Duration) {
     (written, recovered)
 }
 
-/// Without a secret it took a hundred times as long.
+/// Without a secret the time was a hundred times as long.
 #[test]
 fn chosen_keys_cost_what_others_do() {
     let best = |first: fn(u64) -> u64| {
@@ -61,7 +60,7 @@ fn chosen_keys_cost_what_others_do() {
     assert!(again < 2 * recovered + slack, "{again:?} instead of {recovered:?} to recover");
 }
 
-/// The secret is kept: what a walk has passed it does not visit again, and it misses nothing.
+/// The secret is kept: a walk does not visit passed rows again, and misses no row.
 #[test]
 fn a_cursor_outlives_a_restart() {
     let dir = tempfile::tempdir_in("/dev/shm").unwrap();

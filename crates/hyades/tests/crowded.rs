@@ -1,5 +1,5 @@
-//! More rows with their own LSN vectors than there are slots in memory. Promise: vectors get
-//! coarser, and no transaction stops.
+//! More rows with their own LSN vectors than slots in memory. Promise: vectors get coarser, and no
+//! transaction stops.
 #![allow(missing_docs)]
 
 mod common;
@@ -23,7 +23,7 @@ fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The result for each row depends on the order of all transactions that access it.
+/// The result for each row depends on the order of all transactions that access the row.
 fn mix(tx: &Transaction<'_>, (to, from): (i64, i64)) -> Result<(), hyades::Abort> {
     let seen = tx.get(NUMBERS, from)?.map_or(1, |row| row.get(NUMBER));
     let old = tx.get(NUMBERS, to)?.map_or(7, |row| row.get(NUMBER));

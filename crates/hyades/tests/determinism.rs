@@ -1,5 +1,5 @@
-//! Promise: replay detects and names a procedure that is not deterministic, although it commits at
-//! replay too.
+//! Promise: replay detects and names a procedure that is not deterministic, although the procedure
+//! commits at replay too.
 #![allow(missing_docs)]
 
 mod common;
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 const ROWS: Table = Table::nth(0);
 const VALUE: Column<i64> = Column::at(1);
 
-/// How the procedure uses the number that it reads from outside the transaction.
+/// The use of the number that the procedure reads from outside the transaction.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Way {
     Update,
@@ -52,7 +52,7 @@ fn builder(protocol: Protocol, way: Way, outside: i64) -> hyades::Builder {
     builder
 }
 
-/// A database whose last call depended on the outside number, which was 1.
+/// A database whose last call depended on the outside number, then 1.
 fn with_a_call(
     dir: &Path,
     protocol: Protocol,
@@ -64,7 +64,7 @@ fn with_a_call(
     let db = open(1).unwrap();
     let fill = |tx: &Transaction<'_>| tx.insert(ROWS, &[1i64.into(), 0i64.into()]);
     db.try_transact(fill).unwrap().unwrap();
-    // The first command of a session in an epoch is one whose outcome is logged and checked.
+    // The outcome of the first command of a session in an epoch is logged and checked.
     let mut session = db.session().unwrap();
     let (called, ticket) = session.call(db.prepare("drifts").unwrap(), &7i64).unwrap();
     called.unwrap();

@@ -1,4 +1,4 @@
-//! What a thread needs that serves many clients and must not wait: attempts, and a waker.
+//! The needs of a thread that serves many clients and must not wait: attempts, and a waker.
 #![allow(missing_docs, reason = "tests are named by what they promise")]
 
 use hyades::{Abort, Attempt, Column, CommitQueue, Database, Schema, Session, Table, Type};
@@ -37,7 +37,7 @@ fn an_attempt_runs_once_and_reports_a_conflict() {
     let attempt = session.attempt::<(), Abort>(|tx| {
         runs += 1;
         let count = tx.get(counters, 1i64)?.unwrap().get(COUNT);
-        // Another thread overwrites what was read.
+        // Another thread overwrites the row read.
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 db.transact(|tx| Ok(tx.update(counters, 1i64, &[COUNT.set(7)])?)).unwrap();
@@ -58,7 +58,8 @@ fn an_attempt_runs_once_and_reports_a_conflict() {
     assert_eq!(read, 9);
 }
 
-/// Nothing is written before the test says so: an attempt finds no room, and does not wait for it.
+/// Nothing is written before the test says so: an attempt finds no room, and does not wait for
+/// room.
 #[test]
 fn an_attempt_without_room_runs_nothing() {
     let (_dir, db, counters) = open(true);

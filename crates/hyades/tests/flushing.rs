@@ -1,5 +1,5 @@
 //! Sessions that keep to a stream, sessions that flush their own records, and group commit by
-//! count. Promise: each does as it says, under every protocol, and what was acknowledged is
+//! count. Promise: each does as stated, under every protocol, and acknowledged writes are
 //! recovered.
 #![allow(missing_docs)]
 
@@ -21,7 +21,7 @@ fn builder(protocol: Protocol, streams: usize) -> hyades::Builder {
     builder
 }
 
-/// Protocols that log what closures write, with the number of streams that they have here.
+/// Protocols that log writes of closures, with their number of streams here.
 fn protocols() -> impl Iterator<Item = (Protocol, usize)> {
     let logs = |p: &Protocol| p.takes_data() && *p != Protocol::None;
     let one = |p: Protocol| matches!(p, Protocol::Serial | Protocol::Physiological);
@@ -84,7 +84,7 @@ fn what_sessions_have_flushed_survives_a_power_cut() {
                 let mut session = db.session().unwrap();
                 scope.spawn(move || {
                     for n in 1..=60 {
-                        // Its own row, and one that all write.
+                        // Its own row, and a row that all threads write.
                         put(&mut session, thread, n * 1000).wait().unwrap();
                         drop(put(&mut session, 9, n));
                     }
@@ -110,7 +110,7 @@ fn sessions_that_keep_to_a_stream_do() {
     let db = builder(Protocol::Taurus, 3)
         .log_settings(|log| {
             log.research.fixed_streams = true;
-            // So that sessions would move on soon.
+            // Small, so sessions would move on soon.
             log.buffer_bytes = 1 << 13;
         })
         .open(dir.path())

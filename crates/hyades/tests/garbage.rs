@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 const HOT: Table = Table::nth(0);
 
-/// One test at a time: they measure garbage and time, and some break a rule, which is global to the
-/// process.
+/// One test at a time: the tests measure garbage and time, and some break a rule, which is global
+/// to the process.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -53,7 +53,7 @@ fn row(id: u64, n: u64, worker: u64) -> [Value<'static>; 3] {
     [Value::I64(id as i64), Value::I64((n % 1000) as i64), Value::I64((n * 2 + worker) as i64)]
 }
 
-/// Runs a few more transactions in each session. Returns the garbage left after them.
+/// Runs a few more transactions in each session. Returns the garbage left afterwards.
 fn left_after_a_few_more(db: &Database, mut sessions: Vec<Session>) -> u64 {
     let until = Instant::now() + Duration::from_secs(20);
     loop {
@@ -74,7 +74,7 @@ fn left_after_a_few_more(db: &Database, mut sessions: Vec<Session>) -> u64 {
 struct Left {
     /// The maximum at any time.
     most: u64,
-    /// What is left after a few more transactions.
+    /// The garbage left after a few more transactions.
     end: u64,
     /// Number of transactions per epoch.
     per_epoch: u64,
@@ -118,8 +118,8 @@ fn upserts(db: &Database, count: u64) -> Left {
     })
 }
 
-/// Whether what a transaction in progress may read stays: while its thread is descheduled there is
-/// no bound on it.
+/// Whether versions stay that a transaction in progress may read: while its thread is descheduled
+/// the number of versions has no bound.
 fn keeps_versions(concurrency: Concurrency) -> bool {
     matches!(concurrency, Concurrency::Hekaton | Concurrency::TimestampOrder)
 }
@@ -170,7 +170,8 @@ fn rows_that_come_and_go_under_the_same_keys_do_not_pile_up() {
     }
 }
 
-/// A scan of an empty table takes a fraction of this time, one over 100,000 deleted rows far more.
+/// A scan of an empty table takes a fraction of this time, a scan over 100,000 deleted rows far
+/// more.
 const SHORT: Duration = Duration::from_micros(100);
 
 /// Measures how long scans of the empty table take: the fastest and the slowest of a few, since the
@@ -274,8 +275,8 @@ fn conflicts_are_counted_while_sessions_live() {
     assert!(db.stats().conflicts >= 1, "{:?}", db.stats());
 }
 
-/// A session that runs no more transactions frees what it, and one that has ended, have left, once
-/// no snapshot needs it.
+/// A session that runs no more transactions frees its own garbage and the garbage of an ended
+/// session, once no snapshot needs the versions.
 #[test]
 fn an_idle_session_frees_what_was_deleted() {
     let _alone = alone();
@@ -336,14 +337,15 @@ fn without_the_rules_it_piles_up() {
     let sound = open(directory().path(), Protocol::None, Concurrency::Silo);
     mutation::set(None);
     sessions_that_end(&sound, 10);
-    // The first one finds it all; those behind it, what is not cleared away yet.
+    // The first scan finds all tombstones; later scans find the tombstones not cleared away yet.
     let [_, slowest] = scans_of_nothing(&db);
     eprintln!("at most {most}; {slowest:?}");
     assert!(most > 1_000, "{most}");
     assert!(slowest > 20 * scans_of_nothing(&sound)[0].max(SHORT), "{slowest:?}");
 }
 
-/// A transaction finds no row, then the tombstone is removed; it sees the row that it inserts.
+/// A transaction finds no row, then the tombstone is removed; the transaction sees the row that it
+/// inserts.
 #[test]
 fn a_row_is_seen_by_the_transaction_that_inserts_it_again() {
     let _alone = alone();
@@ -353,13 +355,13 @@ fn a_row_is_seen_by_the_transaction_that_inserts_it_again() {
         db.transact(|tx| Ok(tx.insert(HOT, &row(1, 1, 0)).map(drop)?)).unwrap();
         let mut other = db.session().unwrap();
         other.submit(|tx| Ok(tx.delete(HOT, 1i64).map(drop)?)).unwrap().1.wait().unwrap();
-        // It hands its garbage over.
+        // The session hands its garbage over.
         drop(other);
         std::thread::sleep(3 * EPOCH);
         let is_first = std::cell::Cell::new(true);
         let seen = db.try_transact(|tx| {
             let before = tx.get(HOT, 1i64)?.is_some();
-            // What writes beside a checkpoint may have to run again.
+            // A transaction that writes beside a checkpoint may have to run again.
             for _ in 0..if is_first.replace(false) { 2 } else { 0 } {
                 db.checkpoint().unwrap();
                 std::thread::sleep(2 * EPOCH);

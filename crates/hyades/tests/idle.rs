@@ -43,7 +43,7 @@ fn an_idle_database_uses_no_processor() {
         run(&opened, 1, 200);
         let pause = || std::thread::sleep(Duration::from_millis(300));
         // This thread and the test harness are switched a few times. Polling would show as
-        // hundreds, in each of some tries; what follows from the last transactions, later than
+        // hundreds, in each of some tries; the aftermath of the last transactions, later than
         // expected on a busy machine, does not.
         let is_idle = |_| {
             pause();

@@ -1,5 +1,5 @@
-//! Promise: what a snapshot holds of deleted rows is out of the way of readers of the present, is
-//! in the snapshot however it is read, and counts as its memory.
+//! Promise: deleted rows held by a snapshot are out of the way of readers of the present, are in
+//! the snapshot in every way of reading, and count as its memory.
 #![allow(missing_docs)]
 
 mod common;
@@ -52,7 +52,7 @@ fn class(group: i64) -> String {
 /// Group and count of each row.
 type Content = BTreeMap<i64, (i64, i64)>;
 
-/// Lets epochs pass, and the session sweep what it has left.
+/// Lets epochs pass, and lets the session sweep its garbage.
 fn sweep(session: &mut Session) {
     for _ in 0..4 {
         std::thread::sleep(Duration::from_millis(2));
@@ -75,7 +75,7 @@ fn ids(rows: &[Row<'_>]) -> Vec<i64> {
     rows.iter().map(|row| row.get(ID)).collect()
 }
 
-/// Checks all that a snapshot shows of rows with ids below `keys`.
+/// Checks all rows with ids below `keys` in a snapshot.
 fn check(snapshot: &Snapshot, model: &Content, keys: i64, hash: bool) {
     let (mut scanned, mut words) = (Content::new(), Vec::new());
     let count = snapshot.for_each(ROWS, Columns::ALL, |row| {
@@ -215,7 +215,7 @@ fn each_snapshot_stays_as_it_was_for_long() {
     }
 }
 
-/// Rows that leave the index while a snapshot is read are found once, wherever they are.
+/// Rows that leave the index while a snapshot is read are found once, wherever the rows are.
 #[test]
 fn rows_that_are_moved_during_a_scan_are_in_it() {
     const COUNT: i64 = 3_000;
@@ -259,7 +259,7 @@ fn rows_that_are_moved_during_a_scan_are_in_it() {
     }
 }
 
-/// Kept rows are memory of the snapshots: the oldest ends, and they are freed.
+/// Kept rows are memory of the snapshots: the oldest ends, and its rows are freed.
 #[test]
 fn a_snapshot_ends_when_deleted_rows_take_too_much_memory() {
     const COUNT: i64 = 60_000;
@@ -292,8 +292,8 @@ fn a_snapshot_ends_when_deleted_rows_take_too_much_memory() {
     assert!(db.stats().snapshot_bytes <= 64 << 10, "{}", db.stats().snapshot_bytes);
 }
 
-/// A row of a hash table that is deleted and inserted again leaves something for the snapshot each
-/// time, though the snapshot holds one row. All of it counts, so the snapshot ends, and the
+/// A row of a hash table that is deleted and inserted again leaves kept data for the snapshot each
+/// time, though the snapshot holds one row. All kept data counts, so the snapshot ends, and the
 /// process's memory stays near the limit.
 #[test]
 fn rows_of_a_hash_table_that_come_and_go_end_a_snapshot() {
@@ -328,7 +328,8 @@ fn rows_of_a_hash_table_that_come_and_go_end_a_snapshot() {
     }
 }
 
-/// What no snapshot holds leaves no trace: rows inserted after the newest one, again and again.
+/// Rows held by no snapshot leave no trace: rows inserted after the newest snapshot, again and
+/// again.
 #[test]
 fn rows_inserted_after_a_snapshot_are_not_kept_for_it() {
     let dir = directory();

@@ -1,5 +1,5 @@
-//! Promise: a transaction or a visitor that takes long does not keep without bound what others
-//! remove meanwhile, and an error tells it.
+//! Promise: a long transaction or a long visitor does not keep without bound the rows removed
+//! meanwhile, and an error reports the cause.
 #![allow(missing_docs)]
 
 mod common;
@@ -42,7 +42,7 @@ fn replace(db: &Database, n: i64) -> Result<(), Error> {
     })
 }
 
-/// Runs `replace` on another thread until `run` has ended. Returns what `run` returns, the most
+/// Runs `replace` on another thread until `run` has ended. Returns the result of `run`, the most
 /// bytes that waited meanwhile, and the first error.
 fn beside<T>(db: &Database, run: impl FnOnce() -> T) -> (T, u64, Option<Error>) {
     let stop = AtomicBool::new(false);
@@ -76,7 +76,7 @@ fn a_visitor_that_takes_long_keeps_nothing() {
     let db = open(dir.path());
     let snapshot = db.open_snapshot();
     let (rows, most, failed) = beside(&db, || {
-        // What the snapshot itself holds is another matter, see `SnapshotSettings`.
+        // The rows held by the snapshot itself are another matter, see `SnapshotSettings`.
         snapshot.for_each(ROWS, Columns::ALL, |_| std::thread::sleep(Duration::from_millis(30)))
     });
     assert_eq!(rows.unwrap(), 50);
@@ -150,8 +150,8 @@ fn while_a_body_does_nothing_others_are_refused_and_go_on_after_it() {
     assert!(db.stats().removed_bytes < LIMIT / 2, "readers free it, too");
 }
 
-/// What a transaction inserts is removed again by its abort, or by a rollback to before it. Neither
-/// commits a write, so neither is refused.
+/// A row inserted by a transaction is removed again by its abort, or by a rollback to before the
+/// insert. Neither commits a write, so neither is refused.
 #[test]
 fn while_a_body_does_nothing_aborts_and_rollbacks_wait() {
     let _alone = alone();
@@ -220,8 +220,8 @@ fn what_a_large_deletion_left_is_freed_with_the_database() {
     assert!(other.stats().removed_bytes < 1 << 20, "{}", other.stats().removed_bytes);
 }
 
-/// The limit is one of the process's memory, not only of what the engine counts: small rows, whose
-/// overhead is most of their memory, removed in each way while a body does nothing.
+/// The limit bounds the memory of the process, not only the bytes counted by the engine: small
+/// rows, whose overhead is most of their memory, removed in each way while a body does nothing.
 #[test]
 fn resident_memory_stays_near_the_limit() {
     let _alone = alone();

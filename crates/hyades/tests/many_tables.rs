@@ -36,7 +36,7 @@ fn resident() -> u64 {
     statm.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
 }
 
-/// Returns the processor time that it takes, which neither a slow disk nor a busy machine changes,
+/// Returns the processor time of the opening, which neither a slow disk nor a busy machine changes,
 /// and the bytes of a table.
 fn open(dir: &Path) -> (Database, Duration, u64) {
     let builder = builder();
@@ -52,7 +52,7 @@ fn forty_thousand_tables_are_opened_in_seconds() {
     for when in ["anew", "again"] {
         let (db, took, each) = open(dir.path());
         eprintln!("{} tables {when}: {took:?}, {each} bytes each", tables());
-        // Far below what quadratic growth would take.
+        // Far below the time of quadratic growth.
         assert!(took < Duration::from_secs(10), "{when}: {took:?}");
         assert!(each < 50_000, "{when}: an empty table takes {each} bytes");
         db.close().unwrap();

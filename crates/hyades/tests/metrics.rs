@@ -1,4 +1,4 @@
-//! Metrics count what happened, and their text is in the format of Prometheus.
+//! Metrics count events, and their text is in the format of Prometheus.
 #![allow(missing_docs)]
 
 use hyades::{Abort, Database, Error, Metric, MetricValue, Protocol, Table, Transaction};
@@ -46,7 +46,7 @@ fn work(db: &Database) {
     assert!(matches!(refused, Err(Error::User(_))));
     let panicking = || db.transact(|_| -> Result<(), Error> { resume_unwind(Box::new("a test")) });
     catch_unwind(AssertUnwindSafe(panicking)).unwrap_err();
-    // Another transaction changes what this one has read.
+    // Another transaction changes a row that this transaction has read.
     let mut is_first = true;
     db.transact(|tx| {
         tx.get(counters, 2i64)?;
@@ -67,7 +67,7 @@ fn the_values_add_up_after_known_work() {
     let dir = tempfile::tempdir().unwrap();
     let db = database(dir.path(), Protocol::Taurus);
     work(&db);
-    // The log may write by itself just now: both are of a moment when it does not.
+    // The log may write by itself just now: both are of a moment without such a write.
     let (metrics, stats) = loop {
         let (stats, metrics) = (db.stats(), db.metrics());
         if format!("{stats:?}") == format!("{:?}", db.stats()) {
@@ -89,7 +89,7 @@ fn the_values_add_up_after_known_work() {
     let ended = total("hyades_commits_total") + total("hyades_aborts_total");
     assert_eq!(total("hyades_attempts_total"), ended);
     assert_eq!((stats.attempts, stats.commits, stats.failures, stats.panics), (13, 9, 2, 1));
-    // What the one source counts, the other does.
+    // Both sources count the same.
     assert_eq!(total("hyades_log_bytes_total"), stats.log_bytes as f64);
     assert_eq!(total("hyades_device_bytes_total"), stats.device_bytes as f64);
     assert_eq!(total("hyades_sync_seconds"), stats.syncs as f64);
@@ -105,8 +105,8 @@ fn the_values_add_up_after_known_work() {
         std::thread::yield_now();
     }
     assert_eq!(total("hyades_log_buffer_bytes"), (STREAMS * (8 << 20)) as f64);
-    // A row whose vectors are those of one record takes no slot, so there may be none. The common
-    // slot is always there.
+    // A row with only the vectors of one record takes no slot, so there may be no hot row. The
+    // common slot is always there.
     let (rows, bytes) = (total("hyades_hot_rows"), total("hyades_hot_rows_bytes"));
     assert!(bytes >= 64.0 * (rows + 1.0), "{rows} rows, {bytes} bytes");
     assert_eq!((total("hyades_checkpoints_total"), total("hyades_checkpoint_seconds")), (0.0, 0.0));

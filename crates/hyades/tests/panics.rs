@@ -1,4 +1,4 @@
-//! Promise: a thread that panics does not leave others waiting for ever.
+//! Promise: a panic of a thread does not leave other threads waiting for ever.
 #![allow(missing_docs)]
 
 mod common;
@@ -46,12 +46,12 @@ fn a_replay_ends_when_one_of_its_threads_panics() {
                 // Before replay begins, the panicking thread is the caller's own.
                 Err(_) => {}
                 Ok(Err(Error::Recovery(why))) => {
-                    // The armed thread, or another that found a lock poisoned by it.
+                    // The armed thread, or another thread that found a lock poisoned by the panic.
                     assert!(why.contains("a thread of the replay panicked"), "{c:?}: {why}");
                     told += 1;
                 }
                 Ok(Err(error)) => panic!("{c:?}, after {reads} reads: {error}"),
-                // Opening does no more reads than that.
+                // Opening does no more reads.
                 Ok(Ok(_)) => break,
             }
             assert!(reads < 1000, "{c:?}: opening reads less than that");
@@ -74,7 +74,7 @@ fn a_checkpoint_that_panics_is_a_failure_and_the_next_one_is_taken() {
         let opened = try_open(dir.path(), c, how()).unwrap();
         populate(&opened);
         run(&opened, seed as u64, 100);
-        // A checkpoint reads back what it has written.
+        // A checkpoint reads back its own writes.
         device.arm(Fault::Panic(seed as u64 % 3));
         let error = opened.db.checkpoint().unwrap_err();
         assert!(matches!(&error, Error::CheckpointPanicked(_)), "{c:?}: {error}");

@@ -1,5 +1,5 @@
-//! Two-phase locking that looks again for a lock before it aborts. Promise: it gets a lock that is
-//! released meanwhile, and transactions that wait for each other do not wait for ever.
+//! Two-phase locking that looks again for a lock before an abort. Promise: a transaction gets a
+//! lock released meanwhile, and transactions that wait for each other do not wait for ever.
 #![allow(missing_docs)]
 
 mod common;
@@ -33,7 +33,8 @@ fn add(tx: &Transaction<'_>, id: i64) -> Result<bool, Abort> {
     tx.update(ROWS, id, &[VALUE.set(value + 1)])
 }
 
-/// Attempts that conflict while another transaction holds the lock: without patience until one has.
+/// Attempts that conflict while another transaction holds the lock: without patience until a
+/// conflict.
 fn conflicts_beside_a_holder(patience: u32) -> u64 {
     let dir = directory();
     let db = open(dir.path(), patience);
@@ -63,7 +64,7 @@ fn conflicts_beside_a_holder(patience: u32) -> u64 {
 
 #[test]
 fn a_lock_that_is_released_in_time_is_no_conflict() {
-    // A thread that is held up comes when the lock is free again: then it is tried again.
+    // A delayed thread finds the lock free again: then the check is tried again.
     assert!((0..20).any(|_| conflicts_beside_a_holder(0) > 0));
     assert_eq!(conflicts_beside_a_holder(u32::MAX), 0);
 }

@@ -1,4 +1,4 @@
-//! Promise: a recovery tells how far it is, by log stream. What it tells does not go back, and is
+//! Promise: a recovery reports its progress, by log stream. The progress does not go back, and is
 //! exact in the end.
 #![allow(missing_docs)]
 
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-/// Opens a database that was closed. Returns it, and what was told meanwhile.
+/// Opens a closed database. Returns the database, and the progress reported meanwhile.
 fn open(dir: &Path, c: Combination, how: How) -> (Database, Vec<Progress>) {
     let told = Arc::<Mutex<Vec<Progress>>>::default();
     let telling = told.clone();
@@ -143,8 +143,8 @@ fn a_slow_recovery_is_told_as_it_goes() {
     let c = DATA;
     let dir = tempfile::tempdir().unwrap();
     let opened = try_open(dir.path(), c, How::default()).unwrap();
-    // A stream is read in chunks of half a megabyte, and its first is replayed when the third was
-    // read.
+    // A stream is read in chunks of half a megabyte, and its first chunk is replayed after the read
+    // of the third.
     for first in (0..240_000).step_by(1000) {
         opened.db.try_transact(|tx| common::ballast_rows(tx, first)).unwrap().unwrap();
     }
@@ -159,7 +159,7 @@ fn a_slow_recovery_is_told_as_it_goes() {
             .iter()
             .any(|stream| (1..stream.bytes_total).contains(&stream.bytes_read));
         let reads = progress.by_stream.iter().any(|stream| stream.phase == "reading");
-        // What was read first is replayed later.
+        // The first chunks read are replayed later.
         let is_partly_replayed = progress.bytes_done > 0 && progress.estimate_seconds.is_some();
         let is_under_way = is_partly_read && reads && is_partly_replayed;
         progress.phase == "replaying the log" && progress.streams == 2 && is_under_way

@@ -1,5 +1,5 @@
-//! Promise: a table that is used as a queue keeps its rate beside an open snapshot, and the
-//! snapshot holds each row that was popped since.
+//! Promise: a table used as a queue keeps its rate beside an open snapshot, and the snapshot holds
+//! each row popped since.
 #![allow(missing_docs)]
 
 mod common;
@@ -9,10 +9,10 @@ use hyades::{Abort, Database, Protocol, Session, Transaction};
 use hyades_platform::clock::process_cpu_ns;
 use std::time::{Duration, Instant};
 
-/// Processor time in which pops are counted. On a busy machine a second has less of it.
+/// Processor time of a count of pops. On a busy machine a second has less of this time.
 const SPAN: Duration = Duration::from_millis(500);
 
-/// Takes the first row of the queue, and puts one behind the last.
+/// Takes the first row of the queue, and puts a row behind the last.
 fn pop_and_push(session: &mut Session, next: i64) -> i64 {
     let body = |tx: &Transaction<'_>| {
         let first = tx.scan(ROWS).limit(1).columns(ID.only()).rows()?[0].get(ID);
@@ -73,11 +73,11 @@ fn pops_beside_a_snapshot(rows: i64, spans: u64) -> Vec<u64> {
     counts
 }
 
-/// Each pop passes what was popped before only until its epoch is over.
+/// Each pop passes the rows popped before only until the end of its epoch.
 #[test]
 fn a_queue_beside_a_snapshot_keeps_its_rate() {
-    // More rows than are popped, so that the snapshot holds each of them; and few, so that it holds
-    // none of those that are popped after a moment.
+    // More rows than pops, so that the snapshot holds each popped row; and few rows, so that the
+    // snapshot holds none of the rows popped after a moment.
     for rows in [400_000, 2_000] {
         // Neighbours on the machine delay some of the pops.
         let is_steady = (0..3).any(|_| {

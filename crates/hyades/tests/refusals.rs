@@ -1,4 +1,4 @@
-//! What opening refuses. Promise: a refusal changes nothing on disk.
+//! The refusals of opening. Promise: a refusal changes nothing on disk.
 #![allow(missing_docs)]
 
 mod common;
@@ -25,7 +25,7 @@ fn add(tx: &Transaction<'_>, (id, by): (i64, i64)) -> Result<i64, Abort> {
     Ok(count)
 }
 
-/// Aborts if the row does not exist, so it cannot be replayed on less than it ran on.
+/// Aborts if the row does not exist, so replay needs the row of the first run.
 fn raise(tx: &Transaction<'_>, id: i64) -> Result<(), Abort> {
     let count = tx.get(COUNTERS, id)?.ok_or(Abort::User(id))?.get(COUNT);
     tx.update(COUNTERS, id, &[COUNT.set(count + 1)])?;
@@ -134,7 +134,7 @@ fn two_versions_of_a_procedure_replay_each_its_own_records() {
             builder
         };
         let db = both().open(dir.path()).unwrap();
-        // `prepare` returns the newest version. The older one still runs by its own handle.
+        // `prepare` returns the newest version. The older version still runs by its own handle.
         count_up(&db, 10, 30);
         let digest = db.digest();
         drop(db);
@@ -277,7 +277,7 @@ fn a_missing_segment_stream_or_directory_is_refused() {
 
 const CHILD: &str = "HYADES_TEST_OPEN";
 
-/// Not a test by itself: what the other process does in the next one.
+/// Not a test by itself: the work of the other process in the next test.
 #[test]
 fn another_process_opens() {
     let Some(dir) = std::env::var_os(CHILD) else { return };
@@ -435,7 +435,7 @@ fn a_bank_opened_twice_in_a_row_is_the_same() {
     assert_eq!(open(dir.path(), c, None, 2, Replay::Pools).db.digest(), digest);
 }
 
-/// Promise: a log that another crate wrote in the same format is refused, however little is in it.
+/// Promise: a log written by another crate in the same format is refused, however little is in it.
 #[test]
 fn a_log_of_another_crate_is_refused() {
     let dir = directory();

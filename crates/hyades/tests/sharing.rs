@@ -23,7 +23,7 @@ struct Together {
     most: AtomicUsize,
 }
 
-/// Each command increments a row. At replay it waits until another command runs, at most for
+/// Each command increments a row. At replay a command waits until another command runs, at most for
 /// `patience`.
 fn builder(threads: usize, patience: Duration, together: &Arc<Together>) -> Builder {
     let mut builder = Database::builder()

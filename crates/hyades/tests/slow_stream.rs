@@ -1,5 +1,5 @@
 //! One device of several is slow or hangs. Promise: transactions that do not depend on its stream
-//! go on, and the others are not acknowledged before it does.
+//! go on, and dependent transactions are not acknowledged before the device goes on.
 #![allow(missing_docs)]
 
 mod common;
@@ -132,13 +132,13 @@ fn held(
     (device, db)
 }
 
-/// Sessions stay at their streams, however slow these seem to be on a busy machine.
+/// Sessions stay at their streams, however slow a stream seems on a busy machine.
 fn fixed(log: &mut LogSettings) {
     (log.buffer_bytes, log.research.fixed_streams) = (1 << 16, true);
 }
 
-/// Promise: a waiter finds what is ready in one stream while another one, with more parked tickets,
-/// is stalled.
+/// Promise: a waiter finds ready tickets of one stream while another stream, with more parked
+/// tickets, is stalled.
 #[test]
 fn a_waiter_is_woken_by_any_of_its_streams() {
     let _alone = alone();
@@ -151,7 +151,8 @@ fn wait_for_any() {
     let (mut at_0, mut queue) = (session_at_0(&db), db.commit_queue());
     let released = device.hold("device-0");
     fill_0(&mut at_0, &mut queue);
-    // The other streams are held, too, until the waiter sleeps: else it may find the ticket ready.
+    // The other streams are held, too, until the waiter sleeps: else the waiter may find the ticket
+    // ready.
     let others = [1, 2, 3].map(|n| format!("device-{n}"));
     let _held = others.each_ref().map(|name| device.hold(name));
     let mut elsewhere = db.session().unwrap();
@@ -199,7 +200,7 @@ fn a_waiter_for_several_streams_is_told_that_the_log_stopped() {
     assert!(matches!(outcome, Err(hyades::Error::OutcomeUnknown)), "{outcome:?}");
 }
 
-/// Promise: a session whose stream is full moves to another one.
+/// Promise: a session whose stream is full moves to another stream.
 #[test]
 fn a_session_leaves_a_stream_without_room() {
     let _alone = alone();
@@ -236,7 +237,7 @@ fn leave_full_stream() {
     }
 }
 
-/// Promise: if no stream has room, a session goes on in the first one that has room again.
+/// Promise: if no stream has room, a session goes on in the first stream that has room again.
 #[test]
 fn a_session_goes_on_in_the_first_stream_that_has_room() {
     let _alone = alone();
@@ -262,8 +263,8 @@ fn a_session_goes_on_in_the_first_stream_that_has_room() {
     assert!(receiver.recv_timeout(LONG).is_ok(), "stream 2 has room");
 }
 
-/// Promise: a row that a held stream has written holds back its readers, however much else becomes
-/// durable and is evicted meanwhile.
+/// Promise: a row written by a held stream holds back its readers, whatever other records become
+/// durable and are evicted meanwhile.
 #[test]
 fn readers_of_a_held_row_wait_for_its_stream() {
     let _alone = alone();
@@ -285,7 +286,7 @@ fn hold_back_readers() {
         let written = copy(&mut at_0, 6, 7);
         (1..4).for_each(|n| device.release_one(&format!("device-{n}")));
         elsewhere.wait().unwrap();
-        // A session evicts what it may every 64 transactions.
+        // A session evicts all evictable entries every 64 transactions.
         for _ in 0..6 {
             let tickets = (20..84).map(|id| put(&mut other, id, 1)).collect::<Vec<_>>();
             tickets.into_iter().for_each(|ticket| ticket.wait().unwrap());
@@ -308,7 +309,8 @@ struct Pace {
     longest_pause: Duration,
 }
 
-/// Maximum number of transactions in flight per client: more than it submits in a few milliseconds.
+/// Maximum number of transactions in flight per client: more than a client submits in a few
+/// milliseconds.
 const IN_FLIGHT: usize = 8192;
 
 fn closed_loop(db: &Database, clients: i64, time: Duration) -> Pace {
@@ -396,7 +398,7 @@ fn keep_pace() {
     }
 }
 
-/// Promise: while a device hangs for two seconds, clients go on, except those whose transactions
+/// Promise: while a device hangs for two seconds, clients go on, except clients whose transactions
 /// all were in its stream before the hang could be detected.
 #[test]
 fn a_device_that_hangs_holds_up_what_is_in_its_stream() {
@@ -429,7 +431,7 @@ fn while_a_device_hangs() -> Pace {
     pace
 }
 
-/// Mutation test: each rule that the other tests rely on, broken on purpose, is found.
+/// Mutation test: each rule on which the tests above rely, broken on purpose, is found.
 #[cfg(feature = "mutations")]
 #[test]
 fn each_broken_rule_of_slow_streams_is_found() {

@@ -1,4 +1,4 @@
-//! Promise: what snapshots need in memory is bounded and freed, and writers go on.
+//! Promise: the memory of snapshots is bounded and freed, and writers go on.
 #![allow(missing_docs)]
 
 mod common;
@@ -79,8 +79,8 @@ fn a_snapshot_ends_at_its_age() {
     assert!(error.to_string().contains("open another one"), "{error}");
 }
 
-/// Whatever a reader is shown while its snapshot is ended for lack of memory is of the snapshot,
-/// and whole: then comes the error.
+/// Each row that a reader is shown while its snapshot is ended for lack of memory is of the
+/// snapshot, and whole: then follows the error.
 #[test]
 fn rows_of_a_snapshot_that_is_being_ended_are_whole() {
     const COUNT_OF_ROWS: i64 = 1500;
@@ -152,7 +152,7 @@ fn a_row_is_kept_once_however_often_it_is_overwritten() {
     assert!(db.stats().snapshot_bytes <= 64 << 10, "{}", db.stats().snapshot_bytes);
 }
 
-/// What is deleted, and entries of changed rows, stay while a snapshot needs them, and go after.
+/// Deleted rows, and entries of changed rows, stay while a snapshot needs them, and go after.
 #[test]
 fn garbage_waits_for_snapshots_and_costs_little_meanwhile() {
     let dir = directory();
@@ -193,7 +193,7 @@ fn garbage_waits_for_snapshots_and_costs_little_meanwhile() {
     until_garbage_is_gone(&db, &mut session);
 }
 
-/// Transactions of the pool's sessions share memory for what they keep.
+/// Transactions of the pool's sessions share memory for kept versions.
 #[test]
 fn a_transaction_of_the_pool_keeps_no_more_than_what_it_overwrites() {
     let dir = directory();
@@ -209,7 +209,7 @@ fn a_transaction_of_the_pool_keeps_no_more_than_what_it_overwrites() {
     assert!(db.stats().snapshot_bytes <= 128 << 10, "{}", db.stats().snapshot_bytes);
 }
 
-/// A body that panics closes its snapshot, and garbage does not wait for one without users.
+/// A body that panics closes its snapshot, and garbage does not wait for a snapshot without users.
 #[test]
 fn nothing_waits_for_a_snapshot_that_is_over() {
     let dir = directory();
@@ -234,7 +234,7 @@ fn nothing_waits_for_a_snapshot_that_is_over() {
     until_garbage_is_gone(&db, &mut session);
 }
 
-/// Reads until no garbage is left: transactions that write nothing free it, too.
+/// Reads until no garbage is left: transactions without writes free garbage, too.
 fn until_garbage_is_gone(db: &Database, session: &mut Session) {
     let until = Instant::now() + Duration::from_secs(30);
     while db.stats().garbage > 0 {

@@ -1,5 +1,5 @@
-//! A long transaction beside short ones that make it conflict again and again. Promise: it
-//! succeeds, or ends with an error within its time limit.
+//! A long transaction beside short transactions that make it conflict again and again. Promise: the
+//! long transaction succeeds, or ends with an error within its time limit.
 #![allow(missing_docs)]
 
 mod common;
@@ -39,7 +39,7 @@ fn fill(db: &Database) {
     }
 }
 
-/// Long enough for the writer to commit, if it is not held at the gate.
+/// Long enough for the writer to commit, if not held at the gate.
 const A_WHILE: Duration = Duration::from_millis(20);
 /// Long enough for the writer to commit in any case.
 const FOR_EVER: Duration = Duration::from_secs(60);
@@ -47,9 +47,8 @@ const FOR_EVER: Duration = Duration::from_secs(60);
 /// Number of commits of the writer.
 type Commits = AtomicU64;
 
-/// Reads all rows after the writer has committed in between, or after `patience`: a writer that is
-/// held at the gate does not commit. Of two commits that are counted, the first may have come
-/// before the first read.
+/// Reads all rows after the writer has committed in between, or after `patience`: a writer held at
+/// the gate does not commit. Of two counted commits, the first may precede the first read.
 fn sum(tx: &Transaction<'_>, commits: &Commits, patience: Duration) -> Result<i64, Abort> {
     let first = tx.get(ROWS, 0i64)?.expect("it is there").get(VALUE);
     let (began, before) = (Instant::now(), commits.load(Ordering::Acquire));
@@ -60,7 +59,7 @@ fn sum(tx: &Transaction<'_>, commits: &Commits, patience: Duration) -> Result<i6
     Ok(rows.iter().map(|row| row.get(VALUE)).sum::<i64>() - first)
 }
 
-/// Writes, so that it cannot run as of a snapshot, then reads all rows.
+/// Writes, so that the transaction cannot run as of a snapshot, then reads all rows.
 fn write_and_sum(tx: &Transaction<'_>, commits: &Commits) -> Result<i64, Abort> {
     tx.update(ROWS, 1i64, &[VALUE.set(1)])?;
     sum(tx, commits, FOR_EVER)
@@ -128,7 +127,7 @@ fn a_long_writer_beside_a_quick_writer_gets_through() {
     }
 }
 
-/// The same under the broken rule: without it the time limit ends the transaction.
+/// With the rule broken, the time limit ends the transaction.
 #[cfg(feature = "mutations")]
 #[test]
 fn without_running_alone_a_long_writer_starves() {
@@ -176,8 +175,8 @@ fn write_beside_checkpoints(concurrency: Concurrency) -> Result<(), Error> {
     })
 }
 
-/// A checkpoint closes an epoch, in which a transaction must not commit that has drawn its
-/// timestamp there.
+/// A checkpoint closes an epoch; a transaction that has drawn its timestamp in the epoch must not
+/// commit there.
 #[test]
 fn a_slow_writer_beside_checkpoints_gets_through() {
     let _alone = alone();
@@ -193,7 +192,8 @@ fn if_checkpoints_do_not_wait_a_slow_writer_starves() {
     use hyades_platform::mutation::{self, Mutation};
 
     let _alone = alone();
-    // The writer gets through if the thread of checkpoints is held up: then it is tried again.
+    // The writer gets through if the thread of checkpoints is held up: then the check is tried
+    // again.
     let starves = |_| {
         mutation::set(Some(Mutation::CloseEpochsOfStarving));
         let ended = write_beside_checkpoints(Concurrency::TimestampOrder);
@@ -292,7 +292,7 @@ fn a_closure_that_waits_for_a_thread_at_the_gate_goes_on() {
         let touch = |tx: &Transaction<'_>| tx.update(ROWS, 0i64, &[VALUE.set(attempts)]);
         let db = &db;
         if attempts < 3 {
-            // It causes its own conflict. From the second attempt on it runs alone.
+            // The transaction causes its own conflict. From the second attempt on it runs alone.
             std::thread::scope(|scope| {
                 scope.spawn(move || db.try_transact(touch).unwrap().unwrap());
             });

@@ -1,5 +1,5 @@
 //! The example programs survive kills: each is killed while it works, again and again, and has
-//! forgotten nothing that it was told is acknowledged.
+//! forgotten nothing reported as acknowledged.
 #![allow(missing_docs, dead_code, reason = "the examples' own `main` is not called here")]
 
 #[path = "../examples/job_queue.rs"]
@@ -16,7 +16,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// The environment variable that makes this program the example of that name, in a directory.
+/// The environment variable that makes this program an example, by name, in a directory.
 const PROGRAM: &str = "HYADES_SURVIVAL_PROGRAM";
 const DIRECTORY: &str = "HYADES_SURVIVAL_DIRECTORY";
 
@@ -30,7 +30,7 @@ const PROGRAMS: [(&str, Run, Check); 4] = [
     ("session_store", session_store::run, session_store::check),
 ];
 
-/// Not a test by itself: what the killed process does.
+/// Not a test by itself: the work of the killed process.
 #[test]
 fn a_program_works() {
     let (Ok(name), Ok(dir)) = (std::env::var(PROGRAM), std::env::var(DIRECTORY)) else { return };

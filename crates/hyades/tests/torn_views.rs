@@ -1,6 +1,6 @@
-//! The body of a transaction may read an inconsistent snapshot, because it is validated only at its
-//! end. Promise: no panic, result or error caused by such a snapshot reaches the caller, and a body
-//! that loops on one is ended.
+//! The body of a transaction may read an inconsistent snapshot, because the transaction is
+//! validated only at its end. Promise: no panic, result or error caused by an inconsistent snapshot
+//! reaches the caller, and a body in a loop on such a snapshot is ended.
 #![allow(missing_docs)]
 
 mod common;
@@ -76,7 +76,7 @@ const PAIRS: [(Protocol, Concurrency); 6] = [
     (Protocol::None, Concurrency::TicToc),
 ];
 
-/// Reads both rows, and yields between them so that a writer can run.
+/// Reads both rows, and yields between the reads so that a writer can run.
 fn both(tx: &Transaction<'_>) -> Result<(i64, i64), Abort> {
     let left = value(tx, LEFT)?;
     std::thread::yield_now();
@@ -135,7 +135,7 @@ fn a_panic_on_a_view_that_is_valid_reaches_the_caller() {
         let text = panic.downcast_ref::<String>().expect("a message");
         assert!(text.contains("the caller's own"), "{text}");
         assert_eq!(runs, 1);
-        // Nothing of it remains, not even a lock, and its session still works.
+        // Nothing of the transaction remains, not even a lock, and its session still works.
         assert_eq!(db.try_transact(|tx| value(tx, LEFT)).unwrap(), Ok(0));
         db.try_transact(|tx| tx.update(ROWS, LEFT, &[VALUE.set(7i64)])).unwrap().unwrap();
     }
@@ -162,8 +162,7 @@ fn a_body_that_loops_on_a_view_that_never_was_is_ended() {
                         loops += 1;
                         match value_or_conflict(tx) {
                             Ok(value) => left = value,
-                            // A body that ignores conflicts would loop for ever if it were not
-                            // ended.
+                            // A body that ignores conflicts would loop for ever if not ended.
                             Err(abort) if passes_on => return Err(abort),
                             Err(_) => {}
                         }
@@ -178,8 +177,8 @@ fn a_body_that_loops_on_a_view_that_never_was_is_ended() {
     }
 }
 
-/// Reads the right row again and returns a number that never equals it, so only a conflict ends the
-/// loop.
+/// Reads the right row again and returns a number that never equals the right value, so only a
+/// conflict ends the loop.
 fn value_or_conflict(tx: &Transaction<'_>) -> Result<i64, Abort> {
     value(tx, RIGHT).map(|_| i64::MIN)
 }

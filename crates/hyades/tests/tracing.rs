@@ -1,4 +1,4 @@
-//! The events that an operator sees, with the feature `tracing`.
+//! The events for an operator, with the feature `tracing`.
 #![allow(missing_docs)]
 
 use hyades::device::{Fault, FaultyDevice, FileDevice, Throttle, ThrottledDevice};
@@ -10,7 +10,7 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
-/// What was told, a line each, from all threads.
+/// The events, a line each, from all threads.
 #[derive(Clone, Default)]
 struct Told {
     lines: Arc<Mutex<Vec<String>>>,
@@ -34,7 +34,7 @@ impl Told {
         }
     }
 
-    /// The first line from `from` on that has all of these parts; returns where the next begins.
+    /// The first line from `from` on with all of these parts; returns the start of the next line.
     fn expect(&self, from: usize, parts: &[&str]) -> usize {
         let lines = self.lines.lock().unwrap();
         let has_all = |line: &String| parts.iter().all(|part| line.contains(part));
@@ -111,7 +111,7 @@ fn a_second_life(dir: &std::path::Path, copy: &std::path::Path, told: &Told) {
     told.expect(at, &["INFO event", "backup taken", "files="]);
 }
 
-/// One test, since the log's own threads tell only a subscriber of the whole process.
+/// One test, since the log's own threads report only to a subscriber of the whole process.
 #[test]
 fn an_operator_sees_what_a_database_does() {
     let told = Told::default();
@@ -132,7 +132,7 @@ fn an_operator_sees_what_a_database_does() {
     let faulty = FaultyDevice::new(FileDevice::shared());
     let device = faulty.clone();
     let db = open(&dir.path().join("faulty"), |log| log.device = Some(Arc::new(device)));
-    // The next sync may be that of a segment which is prepared: then the one behind it.
+    // The next sync may be the sync of a segment in preparation: then the sync behind.
     let fails = |n: u32| {
         faulty.arm(Fault::Sync(0));
         insert(&db, &n.to_string()).is_err()

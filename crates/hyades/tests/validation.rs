@@ -1,5 +1,5 @@
-//! What an optimistic transaction read changes before it commits, at a point that the test chooses.
-//! Promise: the body runs again, and nothing of its first run reaches the caller.
+//! A row read by an optimistic transaction changes before the commit, at a point chosen by the
+//! test. Promise: the body runs again, and nothing of its first run reaches the caller.
 #![allow(missing_docs)]
 
 mod common;
@@ -77,7 +77,7 @@ fn after_a_change_and_a_panic() -> u32 {
 }
 
 /// A transaction misses key after key and inserts each, so its own insertions change gaps that it
-/// has seen: it does not conflict with itself.
+/// has seen: the transaction does not conflict with itself.
 #[test]
 fn keys_that_were_missed_are_inserted_at_once() {
     let _alone = alone();

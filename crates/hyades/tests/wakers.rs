@@ -1,5 +1,5 @@
-//! Promise: the wakers of tasks take no more room than there are tickets that wait, and no waker,
-//! whatever it does, stops the database or a stream.
+//! Promise: the wakers of tasks take no more room than there are waiting tickets, and no waker,
+//! whatever its work, stops the database or a stream.
 #![allow(missing_docs)]
 
 mod common;
@@ -39,21 +39,21 @@ fn poll(ticket: &mut Ticket, waker: &Waker) -> Poll<Result<(), Error>> {
     Pin::new(ticket).poll(&mut Context::from_waker(waker))
 }
 
-/// Runs what it is given when it is woken, and tells that it has.
+/// Runs the given work when woken, and reports the end.
 struct Runs<F: FnOnce() + Send>(Mutex<Option<(F, Sender<()>)>>);
 
 impl<F: FnOnce() + Send> Wake for Runs<F> {
     fn wake(self: Arc<Self>) {
         let taken = self.0.lock().unwrap_or_else(|e| e.into_inner()).take();
         if let Some((run, ended)) = taken {
-            // Told when it is dropped: by a panic, too.
+            // Reported when dropped: by a panic, too.
             let _ended = ended;
             run();
         }
     }
 }
 
-/// Has a waker run `work` when a transaction becomes durable, and waits until it has.
+/// Has a waker run `work` when a transaction becomes durable, and waits for the end.
 fn in_a_waker(db: &Database, work: impl FnOnce() + Send + 'static) {
     let (ended, has_ended) = channel();
     let waker = Waker::from(Arc::new(Runs(Mutex::new(Some((work, ended))))));
@@ -76,7 +76,7 @@ impl Wake for Idle {
 
 #[test]
 fn as_many_wakers_are_parked_as_tickets_wait() {
-    // Nothing becomes durable unless it is stepped.
+    // Nothing becomes durable without a step.
     let (_dir, db) = open(|log| log.research.stepped = true);
     let parked = || db.metrics().total(PARKED).unwrap();
     let mut session = db.session().unwrap();
@@ -104,7 +104,7 @@ fn as_many_wakers_are_parked_as_tickets_wait() {
     assert!(waiting.iter_mut().all(|ticket| polled(ticket).is_ready()));
 }
 
-/// The last reference to a task is that of its waker, and the task owns a ticket.
+/// The last reference to a task is the reference of its waker, and the task owns a ticket.
 #[test]
 fn a_waker_that_is_withdrawn_may_own_what_withdraws_wakers() {
     struct Owns(#[expect(dead_code, reason = "dropped with this")] Mutex<Option<Ticket>>);
@@ -135,7 +135,7 @@ fn is_refused<T>(what: &str, result: Result<T, Error>) {
     assert!(matches!(&error, Error::Misuse(why) if why.contains("waker")), "{what}: {error}");
 }
 
-/// What is refused on a thread of the database, in a waker of a task of `db`.
+/// The operations refused on a thread of the database, in a waker of a task of `db`.
 fn try_all(db: Database, session: &mut Session) {
     is_refused("transact", db.transact(|tx| Ok(tx.overwrite(NUMBERS, &[7i64.into()])?)));
     is_refused("submit", session.submit(|tx| Ok(tx.overwrite(NUMBERS, &[8i64.into()])?)));
@@ -160,7 +160,7 @@ fn what_would_wait_for_its_own_thread_is_refused_in_a_waker() {
         try_all(inner, &mut session);
         told.send(Err(Error::Misuse("the end".to_string()))).unwrap();
     });
-    // What is only queued may be posted.
+    // A call that is only queued may be posted.
     tells.recv().unwrap().unwrap().wait().unwrap();
     assert!(tells.recv().is_ok(), "all was refused");
 }
@@ -171,7 +171,7 @@ fn a_ticket_is_not_waited_for_in_a_waker() {
     let (_dir, db) = open(collects);
     let (told, tells) = channel();
     let (mut session, mut late) = (db.session().unwrap(), db.session().unwrap());
-    // The ticket of a transaction that is flushed after the one whose waker runs.
+    // The ticket of a transaction flushed after the transaction whose waker runs.
     let (give, given) = channel::<Ticket>();
     put(&mut session, 0).wait().unwrap();
     let mut first = put(&mut session, 1);

@@ -12,14 +12,14 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 
-/// Default stripe unit: bytes of a striped file that go to one directory before the next.
+/// Default stripe unit: bytes of a striped file for one directory before the next.
 const UNIT: u64 = 64 << 10;
 
 /// A device, or several layers of devices.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct DeviceChoice {
-    /// The text that it was parsed from.
+    /// The parsed text.
     text: String,
     layer: Layer,
 }
@@ -33,7 +33,7 @@ enum Layer {
 }
 
 impl Layer {
-    /// A device for one directory.
+    /// A device for a single directory.
     fn one(&self) -> Arc<dyn Device> {
         match self {
             Layer::Plain(kind) => kind.open(),
@@ -41,7 +41,7 @@ impl Layer {
                 Arc::new(ThrottledDevice::new(over.one(), *throttle))
             }
             Layer::Nvm(nvm, over) => Arc::new(NvmDevice::new(over.one(), *nvm)),
-            // `from_str` allows it as the outermost layer only, where `open_with` handles it.
+            // `from_str` allows striping as the outermost layer only, handled by `open_with`.
             Layer::Striped(_, over) => over.one(),
         }
     }
@@ -63,7 +63,7 @@ impl Layer {
 }
 
 impl DeviceChoice {
-    /// Opens the device for these directories. Each directory is a separate device.
+    /// Opens the device for the directories. Each directory is a separate device.
     #[cfg(test)]
     pub fn open(&self, dirs: &[PathBuf]) -> Arc<dyn Device> {
         self.open_with(dirs, None)
@@ -88,7 +88,7 @@ impl DeviceChoice {
         }
     }
 
-    /// The same device without throttling and NVM emulation. Its files are in the same places.
+    /// The same device without throttling and NVM emulation. The files are in the same places.
     pub fn unhindered(&self) -> DeviceChoice {
         let lowest = self.lowest();
         let plain = Layer::Plain(lowest);
@@ -106,7 +106,7 @@ impl DeviceChoice {
         matches!(self.layer, Layer::Striped(..))
     }
 
-    /// Whether the log is on emulated NVM, which is flushed by cache lines.
+    /// Whether the log is on emulated NVM, flushed by cache lines.
     pub fn is_nvm(&self) -> bool {
         self.layers().any(|layer| matches!(layer, Layer::Nvm(..)))
     }
@@ -125,7 +125,7 @@ impl DeviceChoice {
         self.layer.lowest()
     }
 
-    /// The text that it was parsed from.
+    /// The parsed text.
     pub fn word(&self) -> &str {
         &self.text
     }
@@ -167,8 +167,8 @@ impl FromStr for DeviceChoice {
     }
 }
 
-/// The settings of a device, `name=value`, which `take` removes one by one. All text after `over=`
-/// is the device below.
+/// The settings of a device, `name=value`, removed by `take` one by one. All text after `over=` is
+/// the device below.
 struct Parts<'t> {
     kind: &'t str,
     settings: Vec<(&'t str, &'t str)>,
@@ -194,7 +194,7 @@ impl<'t> Parts<'t> {
         Ok(parts)
     }
 
-    /// Removes a setting and parses its value.
+    /// Removes a setting and parses the value.
     fn take<T>(
         &mut self,
         name: &str,
@@ -205,7 +205,7 @@ impl<'t> Parts<'t> {
         read(value).map(Some).map_err(|why| format!("{name}={value}: {why}"))
     }
 
-    /// The device below; `otherwise` is its default. An error if a setting is left over.
+    /// The device below; `otherwise` is the default. An error if a setting is left over.
     fn over(self, names: &str, otherwise: &str) -> Result<Box<Layer>, String> {
         match self.settings.first() {
             Some((name, _)) => Err(format!(

@@ -1,8 +1,8 @@
-//! `hyades-lab`: what compares and proves: benchmarks of every protocol and control, the papers'
+//! `hyades-lab`: comparisons and proofs: benchmarks of every protocol and control, the papers'
 //! experiments, random histories on disks that fail, and a model of larger machines.
 //!
-//! Results go to standard output, everything else to standard error. Exit code 0 means that what
-//! the command checks holds, 1 that it does not, 2 wrong usage.
+//! Results go to standard output, everything else to standard error. Exit code 0: the command's
+//! checks hold; 1: a check does not hold; 2: wrong usage.
 #![deny(unsafe_code)]
 
 mod bench;

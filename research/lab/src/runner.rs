@@ -1,4 +1,4 @@
-//! Runs a command of this program in a process of its own, and reads its output.
+//! Runs a command of this program in a separate process, and reads the output.
 
 use hyades_cli::failure::Failure;
 use hyades_cli::units;
@@ -11,10 +11,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A run that takes longer than this, beside the time that it measures, is considered hung and
-/// killed.
+/// A run longer than this limit plus the measured time is considered hung and killed.
 const LIMIT: Duration = Duration::from_secs(300);
-/// Placeholder for the log directory of a command whose log is inspected afterwards.
+/// Placeholder for the log directory of a command, for an inspection of the log afterwards.
 const LOG: &str = "LOG";
 
 /// Runs commands.
@@ -24,8 +23,8 @@ pub struct Runner {
 }
 
 impl Runner {
-    /// Creates a runner. `calibration` is the file with the model's costs, which stands for the
-    /// placeholder in the commands of a report.
+    /// Creates a runner. `calibration`, the file with the model's costs, replaces the placeholder
+    /// in the commands of a report.
     ///
     /// # Errors
     /// The executable of this program is not found.
@@ -35,17 +34,16 @@ impl Runner {
         Ok(Runner { program, calibration })
     }
 
-    /// Runs this program with these words and `--json`. If a word is `LOG`, it is replaced by a
-    /// temporary directory, and the output of `log stat` on it is added to the result as `log`.
-    /// Directories named [`RUN_DIR`] are removed afterwards; if one is there before, nothing is
-    /// run.
+    /// Runs this program with `words` and `--json`. A temporary directory replaces the word `LOG`,
+    /// and the output of `log stat` on the directory is added to the result as `log`. Directories
+    /// named [`RUN_DIR`] are removed afterwards; if a directory is there before, nothing is run.
     pub fn run(&self, words: &[String]) -> Outcome {
         if let Some(why) = taken(words) {
             return Outcome::Failed(why);
         }
         let outcome = self.run_with_log(words);
         for dir in run_dirs(words) {
-            // A run that was refused did not make it.
+            // A refused run did not make the directory.
             let _ = std::fs::remove_dir_all(dir);
         }
         outcome
@@ -56,7 +54,7 @@ impl Runner {
         if !needs_log {
             return self.json(words, None);
         }
-        // In shared memory, where these runs keep their logs.
+        // In shared memory, where runs with `LOG` keep their logs.
         let Ok(dir) = tempfile::Builder::new().prefix("hyades-").tempdir_in("/dev/shm") else {
             return Outcome::Failed("cannot create a directory in /dev/shm".to_string());
         };
@@ -92,14 +90,14 @@ impl Runner {
     }
 }
 
-/// The directories of a run's own, below those that were given for logs.
+/// A run's own directories, below the given directories for logs.
 fn run_dirs(words: &[String]) -> impl Iterator<Item = &Path> {
     let pairs = words.iter().zip(words.iter().skip(1));
     let dirs = pairs.filter(|(option, _)| *option == "--log-dir").map(|(_, dir)| Path::new(dir));
     dirs.filter(|dir| dir.file_name().is_some_and(|name| name == RUN_DIR))
 }
 
-/// Why a run's own directories cannot be made; none if they can.
+/// Why a run's own directories cannot be made; none if the directories can be made.
 fn taken(words: &[String]) -> Option<String> {
     let there = run_dirs(words).find(|dir| dir.symlink_metadata().is_ok())?;
     Some(format!("{} is there already, and is not touched", there.display()))
@@ -113,7 +111,7 @@ fn limit_of(words: &[String]) -> Duration {
     LIMIT + Duration::from_secs_f64(measured.sum())
 }
 
-/// Waits for the child, and reads both of its outputs so that neither pipe fills.
+/// Waits for the child, and reads both outputs of the child, so neither pipe fills.
 fn wait(mut child: Child, limit: Duration) -> Outcome {
     let (mut out, mut err) = (child.stdout.take(), child.stderr.take());
     let reading = std::thread::spawn(move || text(&mut out));
@@ -123,7 +121,7 @@ fn wait(mut child: Child, limit: Duration) -> Outcome {
         match child.try_wait() {
             Ok(Some(status)) => break Ok(status),
             Ok(None) if began.elapsed() > limit => {
-                // Its own child processes end when their pipes are closed.
+                // The child's own child processes end with the closing of the pipes.
                 let _ = child.kill();
                 let _ = child.wait();
                 break Err(format!("took longer than {} s", limit.as_secs()));
@@ -142,7 +140,7 @@ fn wait(mut child: Child, limit: Duration) -> Outcome {
     if status.code() == Some(2) {
         return Outcome::Unavailable(last);
     }
-    // A run whose checks do not hold exits with 1, but prints its JSON object.
+    // A run with failed checks exits with 1, but prints the JSON object.
     match serde_json::from_str::<Value>(printed.trim()) {
         Ok(value) => Outcome::Done(value),
         Err(_) if last.is_empty() => Outcome::Failed(format!("ended with {status}")),
@@ -158,7 +156,7 @@ fn text(from: &mut Option<impl Read>) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// The line of standard error that gives the reason: of the option parser, or of this program.
+/// The line of standard error with the reason: of the option parser, or of this program.
 fn said(errors: &str) -> String {
     let lines = || errors.lines().map(str::trim).filter(|line| !line.is_empty());
     let tells = |line: &&str| line.starts_with("error:") || line.starts_with("hyades-lab:");
@@ -179,7 +177,7 @@ mod tests {
         let words: Vec<String> = text.split(' ').map(str::to_string).collect();
         assert_eq!(run_dirs(&words).collect::<Vec<_>>(), [Path::new(own)]);
         assert_eq!(taken(&words), None);
-        // A directory that was there before is another's.
+        // A directory from before the run is not the run's own.
         std::fs::create_dir(own).unwrap();
         let runner = Runner { program: PathBuf::from("/nowhere"), calibration: None };
         let Outcome::Failed(why) = runner.run(&words) else { panic!("it was run") };

@@ -1,5 +1,5 @@
-//! `hyades-lab simulate`: a discrete-event model of larger machines, with the costs of this one.
-//! Its output says that it is simulated.
+//! `hyades-lab simulate`: a discrete-event model of larger machines, with this machine's costs. The
+//! output says that the figures are simulated.
 
 mod calibration;
 mod fit;
@@ -127,7 +127,7 @@ impl SimulateOptions {
         }
     }
 
-    /// The nodes, if they are simulated.
+    /// The nodes, if simulated.
     fn cluster(&self) -> Option<Cluster> {
         Some(Cluster {
             nodes: self.nodes?.into(),
@@ -216,7 +216,7 @@ fn protocol(options: &SimulateOptions) -> Result<Protocol, Failure> {
     Ok(protocol)
 }
 
-/// Whether nodes are simulated under this protocol, with this kind of record.
+/// Whether nodes are simulated under the protocol and the kind of record.
 fn check_sites(options: &SimulateOptions) -> Result<(), Failure> {
     match (options.protocol.as_str(), options.record.as_str()) {
         ("none", _) | ("arrival", "command") | ("physiological", "data") => Ok(()),

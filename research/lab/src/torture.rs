@@ -11,10 +11,10 @@ use hyades_simulator::clients::torture_clients;
 use hyades_simulator::torture::{self, SHRINK_FOR, Scheduler};
 use std::path::{Path, PathBuf};
 
-/// The mutation of the simulated disk; all others are mutations of the engine.
+/// The mutation of the simulated disk; all further mutations are of the engine.
 const LYING_FSYNC: &str = "lying-fsync";
 
-/// What is not told of a transaction component, whose clients get no replies and no messages.
+/// The column not reported for a transaction component: clients get no replies and no messages.
 const OUT_OF_ORDER: &str = "out_of_order";
 
 /// Options of `hyades-lab torture`.
@@ -216,7 +216,7 @@ fn torture_component(options: &TortureOptions) -> Result<bool, Failure> {
     Ok(ran.failed.is_none())
 }
 
-/// Prints what the lives of a transaction component have met.
+/// Prints the events of the lives of a transaction component.
 fn print_met(met: &LifeCounts) {
     for (times, what) in [
         (met.scans as u64, "scans"),
@@ -258,7 +258,7 @@ fn data_store(store: Store) -> Result<DataStore, Failure> {
     }
 }
 
-/// The report as JSON, without what is not told of a transaction component.
+/// The report as JSON, without the column not reported for a transaction component.
 fn json_of_component(report: &Report) -> serde_json::Result<String> {
     let mut line = serde_json::to_value(report)?;
     if let Some(columns) = line.as_object_mut() {

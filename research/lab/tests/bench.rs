@@ -1,4 +1,4 @@
-//! `hyades-lab bench` prints what scripts rely on.
+//! `hyades-lab bench` prints the JSON that scripts rely on.
 #![allow(missing_docs, reason = "tests are named by what they promise")]
 
 mod common;
@@ -16,7 +16,7 @@ fn keys(value: &Value) -> Vec<&str> {
     keys
 }
 
-/// `replayed`: whether the run was recovered by replaying streams, which are reported then.
+/// `replayed`: whether the run was recovered by replaying streams; then the streams are reported.
 fn check_keys(report: &Value, replayed: bool) {
     let mut expected = vec![
         "workload",
@@ -103,7 +103,7 @@ fn a_recovered_run_says_everything() {
     let object = report.as_object().unwrap();
     let nulls: Vec<_> =
         object.iter().filter(|(_, value)| value.is_null()).map(|(key, _)| key).collect();
-    // These are of an engine over a data component.
+    // The nulls are of an engine over a data component.
     assert_eq!(nulls, ["budget_bytes", "cache", "dc"]);
     assert_eq!(report["scans"]["failed"], 0);
     let recovery = &report["recovery"];
@@ -111,7 +111,7 @@ fn a_recovered_run_says_everything() {
     assert_eq!((&recovery["threads"], &recovery["state_matches"]), (&2.into(), &true.into()));
     assert_eq!((&report["streams"], &report["consistent"]), (&3.into(), &true.into()));
     assert_eq!((&report["record"], &report["device"]), (&"data".into(), &"file".into()));
-    // The population is reported separately: it is a single record, the run has many.
+    // The population is reported separately: a single record, while the run has many.
     assert_eq!(report["load"]["records"], 500);
     assert!(report["load"]["bytes"].as_u64() > Some(0));
     let acknowledged = report["acknowledged"].as_u64().unwrap();
@@ -145,7 +145,7 @@ fn every_combination_recovers_to_the_same_state() {
                 ));
                 assert_eq!(report["recovery"]["state_matches"], true, "{report}");
                 assert_ne!(report["consistent"], false, "{report}");
-                // Whose only order is that of its stream.
+                // The only order of such a log is the order of the stream.
                 let is_alone = log.starts_with("serial --record command");
                 assert!(!is_alone || report["recovery"]["threads"] == 1, "{report}");
             }
@@ -161,7 +161,7 @@ fn a_transaction_component_recovers_to_the_same_state() {
                 "ycsb --rows 3000 --engine deuteronomy --dc {dc} --budget 1MiB --workers 2 \
                  --in-flight 64 {more} --recover"
             );
-            // A run may be over before a device answers that others keep busy.
+            // A run may be over before a busy device answers.
             let is_answered = |report: &Value| {
                 report["acknowledged"].as_u64() > Some(0)
                     && report["cache"]["hit_rate"].is_null() != more.is_empty()
@@ -180,14 +180,14 @@ fn a_transaction_component_recovers_to_the_same_state() {
             assert!(report["recovery"]["records"].as_u64() > Some(0), "{report}");
             let nulls = ["image_seconds", "bytes"];
             assert!(nulls.iter().all(|key| report["recovery"][key].is_null()), "{report}");
-            // Transactions that only write or scan read no single keys.
+            // Transactions with only writes or scans read no single keys.
             let rate = report["cache"]["hit_rate"].as_f64();
             assert_eq!(rate.is_some(), more.is_empty(), "{report}");
             assert!(rate.is_none_or(|rate| (0.0..=1.0).contains(&rate)), "{report}");
             assert!(report["cache"]["device_reads"].is_null(), "{report}");
         }
     }
-    // Other ways to log, of which recovery sees nothing else.
+    // Further ways to log, without a difference for recovery.
     for more in [
         "--log-updates at-once",
         "--log-updates at-once --dc redb --redo 1MiB --write-share 1 --proxy-threads 2",
@@ -209,7 +209,7 @@ fn a_transaction_component_recovers_to_the_same_state() {
     assert!(stdout(&text).contains("deuteronomy over memory"), "{}", stdout(&text));
 }
 
-/// The stores that a build has by default, driven by themselves.
+/// The default stores of a build, without an engine.
 #[test]
 fn stores_by_themselves_run_the_same_transactions() {
     for engine in ["redb", "hash-map"] {
@@ -295,7 +295,7 @@ fn an_offered_load_is_not_exceeded() {
     }
     let report = bench("bank --accounts 500 --rate 1000");
     let acknowledged = report["acknowledged"].as_u64().unwrap();
-    // 0.3 seconds, late starts from the warm-up, and one for each end.
+    // 0.3 seconds, late starts from the warm-up, and a transaction for each end.
     assert!((1..=1000 * 35 / 100 + 2).contains(&acknowledged), "{report}");
 }
 

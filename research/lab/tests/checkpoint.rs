@@ -49,7 +49,7 @@ fn a_database_of_each_benchmark_gets_a_checkpoint() {
         let words = format!("bench {workload} --seconds 0.1 --warmup 0 --reserve-memory 0");
         let output = lab(&words, &["--log-dir", &log]);
         assert_eq!(code(&output), 0, "{}", stderr(&output));
-        // Its commands are replayed, so their procedures must be known.
+        // The log's commands are replayed, so the procedures must be known.
         let output = lab("checkpoint --json", &[&log]);
         assert_eq!(code(&output), 0, "{workload}: {}", stderr(&output));
         let output = lab("log verify", &[&log]);
@@ -57,7 +57,7 @@ fn a_database_of_each_benchmark_gets_a_checkpoint() {
     }
 }
 
-/// The bank of the benchmarks has this table, without the index, and another one.
+/// The bank of the benchmarks has the same table, without the index, and a second table.
 #[test]
 fn a_database_that_resembles_that_of_a_benchmark_keeps_its_tables() {
     let root = tempfile::tempdir().unwrap();

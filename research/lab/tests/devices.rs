@@ -36,7 +36,7 @@ fn serial_data_on_a_striped_set_is_recovered_by_one_thread_and_by_all() {
                  --recovery-threads 3 --recovery";
     let threads = |how: &str| recovered(&format!("{words} {how}"))["recovery"]["threads"].clone();
     assert_eq!((threads("serial"), threads("parallel")), (1.into(), 3.into()));
-    // The same for commands, whose replay follows LSN vectors.
+    // The same for commands; the replay of commands follows LSN vectors.
     recovered("bank --accounts 500 --record command --recovery serial");
     recovered("bank --accounts 500 --record command --recovery pools");
 }
@@ -66,13 +66,12 @@ fn more_slow_streams_than_threads_are_recovered_whatever_the_order_of_replay() {
 fn the_last_directory_may_be_on_another_device() {
     let words = "bank --accounts 500 --protocol poplar --rate 500 --streams 2 --devices 2 \
                  --device throttled:latency=1ms,over=memory";
-    // Under Poplar a transaction waits for the slower device, whichever stream it is in.
+    // Under Poplar a transaction in either stream waits for the slower device.
     let slow = recovered(&format!("{words} --last-device throttled:latency=30ms,over=memory"));
     assert!(slow["latency_us"]["p50"].as_f64() > Some(10_000.0), "{slow}");
 }
 
-/// One of two streams takes 150 ms to read, whichever thread reads it, and replay has nothing to do
-/// meanwhile.
+/// One of two streams takes 150 ms to read, on any thread, and replay has nothing to do meanwhile.
 #[test]
 fn the_time_of_reading_a_slow_stream_is_told_from_that_of_replay() {
     let words = "bank --accounts 500 --rate 2000 --streams 2 --devices 2 \
@@ -122,14 +121,14 @@ fn processor_time_is_measured_if_it_is_asked_for() {
 fn a_throttled_device_passes_no_more_than_its_bandwidth() {
     let run = |devices: &str| {
         let device = "throttled:bandwidth=1MB/s,over=memory";
-        // Small writes: one of a full buffer would take longer than the interval.
+        // Small writes: a write of a full buffer would take longer than the interval.
         let words = "bank --accounts 500 --buffer 64KiB --segment 256KiB --streams 2";
         bench(&format!("{words} --device {device} --devices {devices}"))
     };
     for (devices, rate) in [("1", 1e6), ("2", 2e6)] {
         let bytes = run(devices)["device_bytes"].as_f64().unwrap();
         // Plus the writes in flight at the start of the interval, and as much again for a late
-        // sample at its end.
+        // sample at the end.
         assert!(bytes <= 0.3 * rate * 1.5 + 2.0 * 2_097_152.0, "{bytes} at {rate}/s");
         assert!(bytes > 0.0);
     }
@@ -149,13 +148,13 @@ fn cold_reads_are_said_to_be_cold() {
 
 #[test]
 fn flushes_collect_for_their_interval() {
-    // Few transactions: without a flush interval each is written in a block of its own.
+    // Few transactions: without a flush interval each is written in a separate block.
     let padding = |knobs: &str| {
         let report = bench(&format!("bank --accounts 500 --rate 2000 {knobs}"));
         let number = |key: &str| report[key].as_f64().unwrap();
         number("device_bytes") / number("log_bytes").max(1.0)
     };
-    // On a busy machine what is flushed at once may have waited as well.
+    // On a busy machine records flushed at once may have waited as well.
     let collects = |_| {
         let (greedy, collected) = (padding("--in-flight 1"), padding("--flush-interval 100ms"));
         eprintln!("{greedy} times the bytes of the log are written, {collected} if they collect");
@@ -214,7 +213,7 @@ fn knobs_that_make_no_sense_end_with_2() {
     }
 }
 
-/// The experiment on what bytes cost writes less, and is not recovered.
+/// The experiment on the cost of bytes writes less, and is not recovered.
 #[test]
 fn changes_can_be_cut() {
     let physiological = "voter --concurrency partitioned --protocol physiological --no-undo";

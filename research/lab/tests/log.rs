@@ -98,12 +98,12 @@ fn a_flipped_byte_is_found_and_named() {
     }
 }
 
-/// As in `hyades verify DIR | head`: the exit code is that of the check, not of the output.
+/// As in `hyades verify DIR | head`: the exit code is the code of the check, not of the output.
 #[test]
 fn damage_fails_though_the_report_is_not_read() {
     let root = tempfile::tempdir().unwrap();
     let dir = root.path().join("log").to_str().unwrap().to_string();
-    // A line for each stream of two incarnations: more than is buffered.
+    // A line for each stream of two incarnations: more than the buffer.
     let words = "bench bank --accounts 100 --streams 64 --segment 256KiB --buffer 64KiB \
                  --workers 2 --seconds 0.1 --warmup 0 --reserve-memory 0 --log-dir";
     let output = lab(words, &[&dir]);
@@ -145,8 +145,8 @@ fn a_log_in_use_or_none_at_all_is_refused() {
     assert!(!absent.exists());
 }
 
-/// Creates a log with a transaction that read a row of another one, whose stream was not flushed
-/// before the power cut.
+/// Creates a log with a transaction that read another transaction's row. The stream of the writer
+/// was not flushed before the power cut.
 fn reader_without_its_writer(dir: &Path, protocol: hyades::Protocol) {
     use hyades::{Abort, Database, Schema, Table, Type};
     use hyades_platform::device::{PowerCutDevice, PowerCutOptions};
@@ -162,7 +162,7 @@ fn reader_without_its_writer(dir: &Path, protocol: hyades::Protocol) {
     builder.table(schema.primary_key(&["id"]));
     let db = builder.open(dir).unwrap();
     let log = db.log().unwrap();
-    // A session uses the stream with the least to flush, so the second one uses the other stream.
+    // A session uses the stream with the least to flush, so the two sessions use different streams.
     let mut sessions = [0i64, 1].map(|id| {
         let mut session = db.session().unwrap();
         session.try_submit(|tx| tx.overwrite(rows, &[id.into(), 0i64.into()])).unwrap().0.unwrap();
@@ -261,7 +261,7 @@ fn the_engine_refuses_the_directory_of_a_transaction_component() {
     let manifest = std::fs::read(format!("{dir}/MANIFEST")).unwrap();
     let out = root.path().join("out");
     let out = out.to_str().unwrap();
-    // As a server, or any program, opens it.
+    // As opened by a server, or any program.
     let refused = hyades::Database::builder().open(dir).err().unwrap().to_string();
     assert!(refused.contains("protocol \"deuteronomy\""), "{refused}");
     for (words, places) in [
@@ -316,7 +316,7 @@ fn bytes_are_told_by_procedure_and_by_table() {
     assert!(text.contains("  heads, checksums and stamps of these"), "{text}");
 }
 
-/// Creates a log with a transaction whose changes fit no frame, and one that writes many rows.
+/// Creates a log with a transaction whose changes fit no frame, and a transaction with many rows.
 fn log_with_parts(dir: &Path, protocol: hyades::Protocol) {
     use hyades::{Database, Schema, Table, Type, Value};
     let rows = Table::nth(0);
@@ -382,7 +382,7 @@ fn the_parts_of_a_transaction_are_told_under_every_protocol() {
     }
 }
 
-/// Commands name the rows that they inserted without a key.
+/// Commands name the rows inserted without a key.
 #[test]
 fn numbers_of_rows_are_told_with_the_call_that_inserted_them() {
     use hyades::{Database, Protocol, RecordKind, Schema, Table, Transaction, Type, Value};

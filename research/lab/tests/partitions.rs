@@ -1,4 +1,4 @@
-//! `hyades-lab bench` with partitions: posted calls, sites, calls that are logged on arrival.
+//! `hyades-lab bench` with partitions: posted calls, sites, calls logged on arrival.
 #![allow(missing_docs, reason = "tests are named by what they promise")]
 
 mod common;
@@ -103,7 +103,7 @@ fn rows_are_spread_over_as_many_partitions_as_asked_for() {
     }
 }
 
-/// An unsound pair names what is sound under the protocol, and not itself.
+/// The error for an unsound pair names the sound controls under the protocol, and not the pair.
 #[test]
 fn an_unsound_pair_names_the_sound_ones() {
     for (words, why) in [
@@ -158,7 +158,7 @@ fn calls_are_posted_and_refused() {
     assert_eq!(code(&output), 0, "{}", stderr(&output));
 }
 
-/// The report says what a crash can lose.
+/// The report says how much a crash can lose.
 #[test]
 fn what_is_acknowledged_early_can_be_lost() {
     let words = "voter --concurrency partitioned --protocol arrival --asynchronous --recover";

@@ -1,4 +1,4 @@
-//! `hyades-lab torture` reports what scripts need, and finds a disk whose fsync lies.
+//! `hyades-lab torture` reports the columns for scripts, and finds a disk with a lying fsync.
 #![allow(missing_docs, reason = "tests are named by what they promise")]
 
 mod common;

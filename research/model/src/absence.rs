@@ -2,7 +2,7 @@
 //!
 //! One key is inserted and deleted; transactions run serially. The stamps of a row are lost with
 //! the row, or are kept in its place. Records are judged as in `judging`; the property that replay
-//! relies on is that of `occ`.
+//! relies on is the property of `occ`.
 
 use crate::case::{Case, Rules};
 use crate::check::{Outcome, Protocol, explore};
@@ -25,20 +25,20 @@ pub enum Absence {
 pub enum Order {
     /// None: only the answers of readers are checked.
     Nobody,
-    /// Insertions and deletions, as data records need it.
+    /// Insertions and deletions, as needed for data records.
     Writers,
-    /// All with a record, as commands need it.
+    /// All transactions with a record, as needed for commands.
     Everyone,
 }
 
-/// What a transaction does.
+/// The operation of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Op {
     /// Inserts the key.
     Insert,
-    /// Deletes it.
+    /// Deletes the key.
     Delete,
-    /// Looks it up, and writes nothing.
+    /// Looks the key up, and writes nothing.
     Look,
     /// A command that counts the rows of a range that contains the key, and writes the count to
     /// another row.
@@ -73,7 +73,7 @@ struct Txn {
     end: u8,
     logged: Vector,
     vector: Vector,
-    /// The last insertion or deletion before it, whose result it observed.
+    /// The last earlier insertion or deletion, whose result the transaction observed.
     saw: Option<u8>,
     answered: bool,
 }
@@ -111,7 +111,7 @@ impl Absent {
         covers(state.durable, state.txns[number as usize].vector)
     }
 
-    /// An acknowledged reader that saw the result of a lost transaction, and that transaction.
+    /// An acknowledged reader that saw the result of a lost transaction, and the lost transaction.
     fn deceived(state: &State) -> Option<(usize, u8)> {
         let txns = state.txns.iter().enumerate();
         let mut saw = txns

@@ -1,8 +1,8 @@
 //! Compressed vectors: the item *compression* of docs/protocols.
 //!
-//! One stream's records depend on another stream. A record leaves out a component that the anchor
-//! in effect covers; a reader replaces it by that of the last anchor that it read. A worker and the
-//! writer of anchors interleave; the beginning of the stream may be truncated.
+//! Records of one stream depend on a second stream. A record leaves out a component covered by the
+//! anchor in effect; a reader replaces the component by the component of the last anchor read. A
+//! worker and the writer of anchors interleave; the beginning of the stream may be truncated.
 
 use crate::case::{Case, Rules};
 use crate::check::{Outcome, Protocol, explore};
@@ -11,9 +11,9 @@ use stateright::{Model, Property};
 /// When a worker loads the anchor in effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Loading {
-    /// Before it reserves its frame.
+    /// Before the reservation of the frame.
     BeforeReserving,
-    /// After.
+    /// After the reservation of the frame.
     AfterReserving,
 }
 
@@ -24,9 +24,9 @@ pub struct Anchors {
     pub frames: u8,
     /// When a worker loads the anchor.
     pub loading: Loading,
-    /// Whether workers use an anchor before it has its place.
+    /// Whether workers use an anchor before the anchor has its place.
     pub published_first: bool,
-    /// Whether an anchor states what is appended instead of what is durable.
+    /// Whether an anchor states the appended position instead of the durable position.
     pub of_appended: bool,
     /// Whether a segment's header repeats the anchor in effect.
     pub headers: bool,
@@ -35,9 +35,9 @@ pub struct Anchors {
 /// A frame of the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Frame {
-    /// An anchor that covers the other stream up to this position.
+    /// An anchor that covers the second stream up to this position.
     Anchor(u8),
-    /// A record: the position that it needs, and the component that it stores; `None` until filled.
+    /// A record: the position needed, and the component stored; `None` until filled.
     Record { needs: u8, says: Option<Lane> },
 }
 
@@ -51,23 +51,23 @@ enum Lane {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Worker {
     Idle,
-    /// It has folded this dependency and loaded this anchor, which counts if it loads it first.
+    /// The worker has folded this dependency and loaded this anchor, which counts if loaded first.
     Folded(u8, u8),
-    /// It has reserved the frame with this number.
+    /// The worker has reserved the frame with this number.
     Reserved(u8),
 }
 
 /// A state of the model.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct State {
-    /// How far the other stream is appended to, and how far it is durable.
+    /// The appended and the durable positions of the second stream.
     appended: u8,
     durable: u8,
     frames: Vec<Frame>,
     /// The anchor in effect for workers.
     published: u8,
     worker: Worker,
-    /// The anchor that is between its two steps.
+    /// The anchor between its two steps.
     anchoring: Option<u8>,
     /// Number of truncated frames, and the anchor in the header of the rest.
     truncated: usize,
@@ -78,11 +78,11 @@ pub struct State {
 /// A step of the model.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// The other stream grows.
+    /// The second stream grows.
     Append,
-    /// The other stream becomes durable.
+    /// The second stream becomes durable.
     Harden,
-    /// A worker folds a dependency on the end of the other stream.
+    /// A worker folds a dependency on the end of the second stream.
     Fold,
     /// The worker reserves its frame.
     Reserve,
@@ -90,7 +90,7 @@ pub enum Action {
     Fill,
     /// An anchor gets its place, or is published, whichever is first.
     Anchor,
-    /// The other of these two steps.
+    /// The second of the anchor's two steps.
     AnchorEnds,
     /// The stream is truncated: it begins with this frame.
     Truncate(usize),
@@ -115,8 +115,7 @@ impl Anchors {
         Some(if lane <= anchor { Lane::LeftOut } else { Lane::At(lane) })
     }
 
-    /// For each filled record: its frame, the position that it needs, and the one that is read
-    /// back.
+    /// For each filled record: its frame, the position needed, and the position read back.
     fn read_back(state: &State) -> Vec<(usize, u8, u8)> {
         let mut anchor = state.header;
         let mut out = Vec::new();

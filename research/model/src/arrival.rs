@@ -1,11 +1,11 @@
-//! Calls that are logged before they run: item Arrival of docs/protocols.
+//! Calls logged before they run: item Arrival of docs/protocols.
 //!
-//! A call enters the queues of its partitions, joins their vectors, is logged in one of two
-//! streams, and leaves its own vector behind, in one step. It runs when it is the first in all of
-//! its queues. A checkpoint may be taken meanwhile: its cut holds the calls that have arrived by
-//! then, and its image the rows as these leave them. Then the power goes, what is durable is judged
-//! by the vectors, and replayed in any order that they allow, on the image if there is one. A call
-//! aborts if it finds both of its partitions empty.
+//! A call enters the queues of its partitions, joins their vectors, is logged in either of two
+//! streams, and leaves its own vector behind, in one step. The call runs when it is the first in
+//! all queues. A checkpoint may be taken meanwhile: its cut holds the calls arrived by then, and
+//! its image the rows as left by the calls of the cut. Then the power goes, the durable records are
+//! judged by the vectors, and replayed in any order allowed by the vectors, on the image if there
+//! is one. A call aborts if it finds both partitions empty.
 
 use crate::case::{Case, Rules};
 use crate::check::{Outcome, Protocol, explore};
@@ -15,7 +15,7 @@ use stateright::{Model, Property};
 const STREAMS: usize = 2;
 const PARTITIONS: usize = 2;
 
-/// A call: its partitions, all of which it reads and writes, and whether it may abort.
+/// A call: its partitions, all read and written, and whether the call may abort.
 struct Call {
     holds: &'static [usize],
     may_abort: bool,
@@ -32,15 +32,15 @@ const COUNT: usize = CALLS.len();
 /// A rule that may be broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Mistake {
-    /// None is.
+    /// No rule is broken.
     None,
     /// A call is acknowledged when its own record is durable.
     OwnAlone,
-    /// A call enters its queues some time after it is logged.
+    /// A call enters its queues some time after the call is logged.
     EnterLate,
-    /// A call leaves its vector in the first of its partitions only.
+    /// A call leaves its vector in the first partition only.
     HomeOnly,
-    /// A checkpoint does not wait for the calls of its cut that have not run.
+    /// A checkpoint does not wait for calls of the cut that have not run.
     CutWithoutQueued,
 }
 
@@ -54,17 +54,17 @@ pub struct Arrival {
 }
 
 type Vector = [u8; STREAMS];
-/// For each partition the call that has written its row last, counted from 1; 0 for none.
+/// For each partition the last writer of its row, counted from 1; 0 for none.
 type Rows = [u8; PARTITIONS];
 
 /// A call that has arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Arrived {
-    /// What it follows, without its own record.
+    /// The vector of dependencies, without the call's own record.
     after: Vector,
-    /// Its record: the stream, and its end.
+    /// The call's record: the stream, and the record's end.
     record: (usize, u8),
-    /// What it has read, once it has run.
+    /// The rows read, once the call has run.
     read: Option<Rows>,
 }
 
@@ -76,13 +76,13 @@ struct Checkpoint {
     is_taken: bool,
 }
 
-/// Replay of what the power cut has left.
+/// Replay of the log left by the power cut.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Replay {
     rows: Rows,
-    /// Those that were replayed, or are in the image.
+    /// Calls replayed, or in the image.
     replayed: [bool; COUNT],
-    /// A call that has read something else than before.
+    /// A call with a different read at replay.
     differs: Option<usize>,
 }
 
@@ -104,7 +104,7 @@ pub struct State {
 pub enum Action {
     /// A call arrives, and is logged in this stream.
     Arrive(usize, usize),
-    /// A call enters its queues that has not when it arrived.
+    /// A call that had not entered its queues at arrival enters them.
     Enter(usize),
     /// A call runs.
     Run(usize),
@@ -112,9 +112,9 @@ pub enum Action {
     Flush(usize),
     /// A checkpoint makes its cut.
     Cut,
-    /// It is complete.
+    /// The checkpoint is complete.
     TakeCheckpoint,
-    /// The power goes; what is durable is found again.
+    /// The power goes; the durable records are found again.
     PowerCut,
     /// A live call is replayed.
     Replay(usize),
@@ -150,7 +150,7 @@ impl State {
         })
     }
 
-    /// Whether it is in all of its queues, and the first in each.
+    /// Whether the call is in all of its queues, and the first in each.
     fn is_first(&self, at: usize) -> bool {
         let is_head = |&partition: &usize| self.queues[partition].first() == Some(&(at as u8));
         CALLS[at].holds.iter().all(is_head)
@@ -160,7 +160,7 @@ impl State {
         self.calls[at].is_some_and(|call| call.read.is_some())
     }
 
-    /// Up to where each stream is resolved at replay: dead records count.
+    /// The position up to which each stream is resolved at replay: dead records count.
     fn resolved(&self, replay: &Replay) -> Vector {
         let is_resolved = |stream: usize, end: u8| {
             let wrote = |at: usize| self.calls[at].map(|call| call.record) == Some((stream, end));
@@ -171,7 +171,7 @@ impl State {
         })
     }
 
-    /// The first call that is told, and is lost or has read what is lost.
+    /// The first acknowledged call that is lost or has read a lost write.
     fn lost(&self, mistake: Mistake) -> Option<usize> {
         (0..COUNT).find(|&at| {
             let read = self.calls[at].and_then(|call| call.read).unwrap_or_default();
@@ -181,8 +181,8 @@ impl State {
         })
     }
 
-    /// Whether replay has ended with rows that are not those of the calls that have run.
-    /// Only where all calls have run and are live: then it is known what they ought to be.
+    /// Whether replay has ended with other rows than the run. Only where all calls have run and are
+    /// live: then the right rows are known.
     fn ends_wrong(&self) -> bool {
         let Some(replay) = &self.replay else { return false };
         let arrived = || (0..COUNT).filter(|&at| self.calls[at].is_some());

@@ -18,9 +18,9 @@ pub enum Rules {
 /// The expected result of a case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Expected {
-    /// The checker finds that this promise is broken.
+    /// The checker finds that the named promise is broken.
     Breaks(&'static str),
-    /// Every promise holds in all states, of which there are at least this many.
+    /// Every promise holds in all states, and there are at least this many states.
     Holds(usize),
 }
 
@@ -69,10 +69,10 @@ impl Case {
         Case { item, rules, rule, expected: Expected::Holds(states), explore }
     }
 
-    /// Runs the checker and compares its result with the expected one.
+    /// Runs the checker and compares its result with the expected result.
     ///
     /// # Errors
-    /// The result is another; the text describes it, with the trace if there is one.
+    /// The result is another; the text describes the result, with the trace if there is one.
     pub fn verify(&self) -> Result<Outcome, String> {
         let outcome = (self.explore)();
         let fault = match (self.expected, &outcome.violation) {
@@ -116,7 +116,7 @@ impl Case {
     }
 }
 
-/// Formats the steps of a violation, numbered, and the promise that it breaks.
+/// Formats the steps of a violation, numbered, and the broken promise.
 pub fn trace(violation: &crate::check::Violation) -> String {
     let mut text = String::new();
     for (at, step) in violation.steps.iter().enumerate() {

@@ -11,7 +11,7 @@ pub trait Protocol: Model {
     /// Describes a step in a few words.
     fn tell(&self, before: &Self::State, action: &Self::Action, after: &Self::State) -> String;
 
-    /// Describes what is wrong in a state that breaks a promise.
+    /// Describes the fault in a state that breaks a promise.
     fn verdict(&self, state: &Self::State) -> String;
 }
 
@@ -22,7 +22,7 @@ pub struct Violation {
     pub promise: &'static str,
     /// The steps, in words.
     pub steps: Vec<String>,
-    /// What is wrong after the last step.
+    /// The fault after the last step.
     pub verdict: String,
 }
 
@@ -31,30 +31,29 @@ pub struct Violation {
 pub struct Outcome {
     /// Number of distinct states visited: all reachable ones, if nothing was violated.
     pub states: usize,
-    /// The length of the longest path that it followed.
+    /// The length of the longest path followed.
     pub depth: usize,
     /// The first promise found broken.
     pub violation: Option<Violation>,
-    /// `Sometimes` properties that were not reached; there are none in a good model without
-    /// violation.
+    /// `Sometimes` properties that were not reached; a good model without violation has none.
     pub unreached: Vec<&'static str>,
     /// The promises checked.
     pub promises: Vec<&'static str>,
 }
 
 /// Searches a model for the first broken promise. All properties become one: the checker keeps the
-/// last violation that it finds before it stops, and `kept` reports only the first one.
+/// last violation found before its end, and `kept` reports only the first violation.
 struct Hunt<M: Model> {
     model: M,
     properties: Vec<Property<M>>,
-    /// Bit i: property i held in some state. Relaxed: only the one checking thread accesses it, and
-    /// the caller reads it after that thread has ended.
+    /// Bit i: property i held in some state. Relaxed: only the one checking thread accesses the
+    /// bits, and the caller reads the bits after the end of the checking thread.
     seen: AtomicU64,
     broken: OnceLock<&'static str>,
 }
 
 impl<M: Model> Hunt<M> {
-    /// False for the first state that breaks a promise, and true for all others.
+    /// False for the first state that breaks a promise, and true for all later states.
     fn kept(&self, state: &M::State) -> bool {
         for (bit, property) in self.properties.iter().enumerate() {
             match property.expectation {
@@ -106,7 +105,7 @@ where
     let properties = model.properties();
     assert!(properties.len() <= 64, "one bit for each property");
     let (seen, broken) = (AtomicU64::new(0), OnceLock::new());
-    // One thread, so that the violation found is the nearest one, and always the same.
+    // One thread, so that the violation found is the nearest, and always the same.
     let checker = Hunt { model, properties, seen, broken }
         .checker()
         .threads(1)

@@ -1,10 +1,9 @@
 //! Checkpoints: an item of docs/protocols.
 //!
-//! Transactions hold their rows locked and run in three steps: they lock and read the epoch,
-//! reserve a frame, install. A checkpoint runs concurrently: it publishes a cut, advances the
-//! epoch, scans the rows one by one, switches the manifest, truncates the log. Each state is
-//! checked for a power cut at this point: what recovery yields, for every possible end of the
-//! streams.
+//! Transactions hold their rows locked and run in three steps: lock and read the epoch, reserve a
+//! frame, install. A checkpoint runs concurrently: it publishes a cut, advances the epoch, scans
+//! the rows one by one, switches the manifest, truncates the log. Each state is checked for a power
+//! cut at that point: the result of recovery, for every possible end of the streams.
 
 use crate::case::{Case, Rules};
 use crate::check::{Outcome, Protocol, explore};
@@ -20,8 +19,8 @@ const ROW_NAMES: [&str; ROWS] = ["a", "b"];
 pub struct Checkpointing {
     /// Number of transactions.
     pub txns: usize,
-    /// Whether records are commands, which must find at replay what they found in the run, or row
-    /// images.
+    /// Whether records are commands, which must find the same values at replay as in the run, or
+    /// row images.
     pub commands: bool,
     /// Whether the scan begins only when all transactions up to the cut are installed.
     pub waits_for_installs: bool,
@@ -44,7 +43,7 @@ enum At {
     Installed,
 }
 
-/// What a transaction does.
+/// The accesses of a transaction, and its stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Op {
     reads: Option<u8>,
@@ -89,7 +88,7 @@ enum Stage {
 /// A state of the model.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct State {
-    /// In the order in which they took their locks.
+    /// In lock order.
     txns: Vec<Txn>,
     rows: Rows,
     stamps: [(Vector, Vector); ROWS],
@@ -97,7 +96,7 @@ pub struct State {
     durable: Vector,
     epoch: u8,
     stage: Stage,
-    /// The ends of the streams when the cut was published, and when all up to it was installed.
+    /// The ends of the streams at the publication of the cut, and after all installs up to the cut.
     from: Vector,
     up_to: Vector,
     image: Rows,
@@ -138,7 +137,8 @@ impl Checkpointing {
         }
     }
 
-    /// Recovers from streams that end here. Fails if a command reads another value than in the run.
+    /// Recovers from streams with these ends. Fails if a command reads another value than in the
+    /// run.
     fn recover(&self, state: &State, ends: Vector) -> Result<Rows, String> {
         let mut rows = if state.named { state.image } else { [None; ROWS] };
         for (number, txn) in state.txns.iter().enumerate() {
@@ -183,7 +183,7 @@ impl Checkpointing {
         rows
     }
 
-    /// Describes a power cut from which recovery yields a wrong state, if there is one.
+    /// Describes a power cut with a wrong recovered state, if there is one.
     fn wrong(&self, state: &State) -> Option<String> {
         let lanes = |lane: usize| state.durable[lane]..=state.appended[lane];
         let all = lanes(0).flat_map(|first| lanes(1).map(move |second| [first, second, 0]));

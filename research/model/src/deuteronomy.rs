@@ -4,11 +4,11 @@
 //! data component, and an evictor that drops the key from the version table interleave in every
 //! way, in the steps of `crates/deuteronomy`. One promise is checked: a reader that commits has
 //! read the newest committed version below its timestamp. `streams` is about durability, `leaving`
-//! about what leaves memory, `parts` about transactions that log their writes in parts; `whole` has
-//! all of it at once, at random.
+//! about keys and versions that leave memory, `parts` about transactions that log their writes in
+//! parts; `whole` has all rules at once, at random.
 //!
-//! Left out: weak memory, the log, and trimming. The code takes a latch for most of these steps
-//! together; the model shows which order they need where they are apart.
+//! Left out: weak memory, the log, and trimming. The code takes a latch for most of the steps
+//! together; the model shows the necessary order of separate steps.
 
 mod applying;
 mod leaving;
@@ -22,10 +22,10 @@ use crate::case::{Case, Rules};
 use crate::check::{Outcome, Protocol, explore};
 use stateright::{Model, Property};
 
-/// The version that the data component and the table have at first.
+/// The first version in the data component and in the table.
 const FIRST: u8 = 3;
 
-/// What runs.
+/// The actors that run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Actor {
     /// A writer with this timestamp.
@@ -45,29 +45,29 @@ use Actor::{Evictor, Proxy, Quitter, Reader, Writer};
 enum TableStep {
     /// A writer looks whether a younger transaction has read or written the key.
     Approve,
-    /// It puts its version in front of those that it has seen there; or approves again.
+    /// Puts the writer's version in front of the versions seen there; or approves again.
     Install,
-    /// It puts its version in front, unless a younger one is there.
+    /// Puts the writer's version in front, unless a younger version is there.
     Claim,
-    /// It takes the version out again if a younger transaction has read the key.
+    /// Takes the version out again if a younger transaction has read the key.
     Check,
     /// A transaction ends.
     End,
     /// A reader raises the time of the last read.
     Raise,
-    /// It finds the version to read: in the table, or else in the data component.
+    /// Finds the version to read: in the table, or else in the data component.
     Find,
-    /// Both at once, where only a read of the newest version raises the time.
+    /// Both at once; only a read of the newest version raises the time.
     FindAndNoteNewest,
     /// The data component gets the newest committed version.
     Apply,
-    /// The evictor stops changes of the versions of a key that is applied.
+    /// The evictor stops changes of the versions of an applied key.
     Freeze,
-    /// It raises the floor of absent keys to the time of the last read.
+    /// The evictor raises the floor of absent keys to the time of the last read.
     Fold,
-    /// It drops the key.
+    /// The evictor drops the key.
     Unlink,
-    /// It drops a key that is applied.
+    /// The evictor drops an applied key.
     Drop,
 }
 
@@ -82,11 +82,11 @@ struct TableRules {
     writer: &'static [TableStep],
     reader: &'static [TableStep],
     evictor: &'static [TableStep],
-    /// A reader passes the version of an older writer that has not ended.
+    /// A reader passes the version of an older active writer.
     reads_past: bool,
     /// The data component says which version it returns.
     tells_version: bool,
-    /// The proxy holds back what is younger than a transaction that has not ended.
+    /// The proxy holds back versions younger than an active transaction.
     has_horizon: bool,
 }
 
@@ -110,9 +110,9 @@ pub struct VersionTable {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 struct Progress {
     next: u8,
-    /// The version at the front when a writer approved.
+    /// The front version when a writer approved.
     front: u8,
-    /// The version that a reader has found.
+    /// The version found by a reader.
     read: Option<u8>,
     ended: bool,
     committed: bool,
@@ -122,7 +122,7 @@ struct Progress {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct State {
     actors: Vec<Progress>,
-    /// In the table: timestamp, and whether it is committed; the newest last.
+    /// In the table: timestamp, and whether the version is committed; the newest last.
     versions: Vec<(u8, bool)>,
     present: bool,
     frozen: bool,
@@ -184,7 +184,7 @@ impl VersionTable {
         step.filter(|_| !progress.ended)
     }
 
-    /// The oldest transaction that has not ended.
+    /// The oldest active transaction.
     fn oldest(&self, state: &State) -> u8 {
         let active = self.actors.iter().zip(&state.actors).filter(|(_, p)| !p.ended);
         active.filter_map(|(actor, _)| actor.ts()).min().unwrap_or(u8::MAX)
@@ -197,7 +197,7 @@ impl VersionTable {
         newer.filter(|v| *v < oldest).max()
     }
 
-    /// The version that a reader finds; None while it waits.
+    /// The version for a reader; None while the reader waits.
     fn find(&self, state: &State, ts: u8) -> Option<u8> {
         for &(version, committed) in state.versions.iter().rev().filter(|v| v.0 <= ts) {
             match committed {
@@ -221,7 +221,7 @@ impl VersionTable {
         }
     }
 
-    /// Ends a transaction, with its version in the table if it commits.
+    /// Ends a transaction, with its version in the table if the transaction commits.
     fn end(&self, state: &mut State, at: usize, commits: bool) {
         let ts = self.actors[at].ts().unwrap_or(0);
         let progress = &mut state.actors[at];
@@ -263,7 +263,7 @@ impl VersionTable {
                 state.find_or_make();
                 state.last_read = state.last_read.max(ts);
             }
-            // The record that was raised may be gone: again.
+            // The raised record may be gone: again.
             Find if raises_first && (state.frozen || !state.present) => {
                 state.actors[at].next = 0;
                 return;
@@ -340,8 +340,8 @@ impl Model for VersionTable {
 }
 
 impl VersionTable {
-    /// A committed reader that has read another version than it should: its timestamp, what it has
-    /// read, and the version that is there.
+    /// A committed reader that has read a wrong version: the reader's timestamp, the version read,
+    /// and the right version.
     fn wrong(&self, state: &State) -> Option<(u8, u8, u8)> {
         self.actors.iter().zip(&state.actors).find_map(|(actor, progress)| {
             let (Reader(ts), true) = (*actor, progress.committed) else { return None };

@@ -1,8 +1,8 @@
 //! How far a buffer may be flushed: the item *flush point* of docs/protocols.
 //!
-//! Workers reserve frames in one stream and fill them; a flusher determines what is filled. Each
-//! load, store and addition is a step. `crates/wal/src/order.rs` runs the same under loom, with
-//! weak memory.
+//! Workers reserve and fill frames in one stream; a flusher determines the filled frames. Each
+//! load, store and addition is a step. `crates/wal/src/order.rs` runs the same algorithm under
+//! loom, with weak memory.
 
 use crate::case::{Case, Rules};
 use crate::check::{Outcome, Protocol, explore};
@@ -15,17 +15,17 @@ const WORKERS: usize = 2;
 pub struct FlushPoint {
     /// Number of frames that each worker appends.
     pub frames: u8,
-    /// Number of scans of the flusher; those that end waiting for room do not count.
+    /// Number of scans of the flusher, without scans after which a worker waits for room.
     pub looks: u8,
     /// Frames that the buffer holds.
     pub room: u8,
-    /// Whether a worker states its own place before it waits for room.
+    /// Whether a worker states its own place before the wait for room.
     pub states_place: bool,
     /// Whether the flusher loads logLSN before the workers' slots.
     pub log_lsn_first: bool,
-    /// Whether it loads `filled` before `allocated`.
+    /// Whether the flusher loads `filled` before `allocated`.
     pub filled_first: bool,
-    /// Whether workers announce a reservation before they make it.
+    /// Whether workers announce a reservation before making it.
     pub announced: bool,
     /// Whether `filled` is stored before the bytes are.
     pub hasty: bool,
@@ -36,13 +36,13 @@ pub struct FlushPoint {
 enum Work {
     /// Load logLSN.
     Load,
-    /// Store what it has loaded in `allocated`.
+    /// Store the loaded value in `allocated`.
     Announce(u8),
     /// Add to logLSN.
     Reserve,
-    /// Copy the frame that begins here, or store `filled`.
+    /// Copy the frame at this position, or store `filled`.
     First(u8),
-    /// The other of the two.
+    /// The second of these two steps.
     Second(u8),
 }
 
@@ -60,7 +60,7 @@ pub struct State {
     log_lsn: u8,
     bytes: Vec<bool>,
     workers: [Worker; WORKERS],
-    /// Loads that the flusher has done in this scan.
+    /// Loads done by the flusher in this scan.
     loads: u8,
     looks: u8,
     ready: u8,
@@ -149,7 +149,7 @@ impl FlushPoint {
         }
     }
 
-    /// Whether a worker's frame that begins here has no room yet.
+    /// Whether a worker's frame at this position has no room yet.
     fn lacks_room(&self, flushed: u8, start: u8) -> bool {
         start + 1 > flushed + self.room
     }
@@ -159,7 +159,7 @@ impl FlushPoint {
         self.states_place && lacks_room && worker.allocated != start
     }
 
-    /// Whether it can do its next step.
+    /// Whether the worker can take its next step.
     fn can_go_on(&self, state: &State, worker: &Worker) -> bool {
         match worker.work {
             _ if worker.left == 0 => false,

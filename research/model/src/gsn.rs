@@ -1,5 +1,5 @@
-//! GSN, whose transactions have one record each, and numbers above all that they depend on: an item
-//! of docs/protocols.
+//! GSN, with one record for each transaction, and numbers above all dependencies: an item of
+//! docs/protocols.
 
 use crate::case::{Case, Rules};
 use crate::check::{Outcome, explore};

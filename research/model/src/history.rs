@@ -8,20 +8,20 @@ pub const ROWS: usize = 2;
 
 const ROW_NAMES: [&str; ROWS] = ["a", "b"];
 
-/// The operations of a transaction. It reads before it writes; a row written without being read is
-/// a blind write.
+/// The operations of a transaction, reads before writes; a row written without being read is a
+/// blind write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Op {
-    /// The row that it reads.
+    /// The row read.
     pub reads: Option<u8>,
-    /// The row that it writes.
+    /// The row written.
     pub writes: Option<u8>,
-    /// The stream that its record goes to, if it writes.
+    /// The stream for the transaction's record, if the transaction writes.
     pub stream: u8,
 }
 
 impl Op {
-    /// Describes it in words.
+    /// Describes the operations in words.
     pub fn tell(&self) -> String {
         let name = |row: u8| ROW_NAMES[row as usize];
         match (self.reads, self.writes) {
@@ -34,7 +34,7 @@ impl Op {
         }
     }
 
-    /// Whether one of two transactions writes what the other touches.
+    /// Whether either of two transactions writes a row touched by both.
     pub fn conflicts(&self, other: &Op) -> bool {
         let writes = |a: &Op, b: &Op| a.writes.is_some_and(|row| b.touches(row));
         writes(self, other) || writes(other, self)
@@ -48,15 +48,15 @@ impl Op {
 /// A transaction that has pre-committed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Txn {
-    /// What it did.
+    /// The operations of the transaction.
     pub op: Op,
-    /// The transaction whose value it read.
+    /// The transaction whose value was read.
     pub read_from: Option<u8>,
-    /// Its vector without its own position: what its record stores, or what a reader needs.
+    /// The vector without the own position: as stored in the record, or as needed by a reader.
     pub logged: Vector,
-    /// Its vector with its own position.
+    /// The vector with the own position.
     pub vector: Vector,
-    /// The incarnation of the log in which it ran.
+    /// The incarnation of the log in which the transaction ran.
     pub incarnation: u8,
 }
 
@@ -72,7 +72,7 @@ pub enum Frame {
 /// Transactions, rows and streams.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct History {
-    /// In the order in which they pre-committed, which is a serial order.
+    /// Transactions in pre-commit order, which is a serial order.
     pub txns: Vec<Txn>,
     /// Frames by stream; frame k covers the positions k to k + 1.
     pub streams: [Vec<Frame>; LANES],
@@ -105,14 +105,14 @@ impl Default for History {
 /// When rows get the stamp of their writer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Stamping {
-    /// Before they are released.
+    /// Before the rows are released.
     BeforeRelease,
     /// Later: see [`History::stamp`].
     AfterRelease,
 }
 
 impl History {
-    /// The operations that the next transaction may do. Unused rows are interchangeable, and so are
+    /// The possible operations of the next transaction. Unused rows are interchangeable, and so are
     /// unused streams: only the lowest is offered.
     pub fn ops(&self, streams: usize, readers: bool) -> Vec<Op> {
         let used = |stream: usize| !self.streams[stream].is_empty() || self.incarnation > 0;
@@ -145,7 +145,8 @@ impl History {
         ops
     }
 
-    /// Runs a transaction: folds stamps, appends its record, stamps its rows. Returns its number.
+    /// Runs a transaction: folds stamps, appends the record, stamps the rows. Returns the
+    /// transaction's number.
     pub fn commit(&mut self, op: Op, stamping: Stamping) -> u8 {
         let number = self.txns.len() as u8;
         let mut logged = BOTTOM;
@@ -159,7 +160,7 @@ impl History {
         let mut vector = logged;
         if op.writes.is_some() {
             let stream = op.stream as usize;
-            // A component that the anchor covers is left out, and is read back as the anchor's.
+            // A component covered by the anchor is left out, and is read back from the anchor.
             let anchor = self.anchors[stream];
             logged = std::array::from_fn(|lane| logged[lane].max(anchor[lane]));
             self.streams[stream].push(Frame::Record(number));

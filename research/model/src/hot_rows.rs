@@ -1,9 +1,8 @@
-//! The table of rows that have LSN vectors of their own: the item *hot-row table* of
-//! docs/protocols.
+//! The table of rows with LSN vectors of their own: the item *hot-row table* of docs/protocols.
 //!
-//! One row, whose exact stamps are kept beside the table for comparison. A row without an entry has
-//! the *eviction vector*, which follows the durable position at a distance.
-//! One component is enough: components are independent.
+//! One row, with exact stamps beside the table for comparison. A row without an entry has the
+//! *eviction vector*, which follows the durable position at a distance. One component is enough:
+//! components are independent.
 
 use crate::case::{Case, Rules};
 use crate::check::{Outcome, Protocol, explore};
@@ -15,15 +14,15 @@ const DISTANCE: u8 = 1;
 /// The model.
 #[derive(Debug, Clone)]
 pub struct HotRows {
-    /// The highest position that is reserved.
+    /// The highest position to reserve.
     pub limit: u8,
-    /// Whether an entry is evicted only if the eviction vector covers its read stamp, too.
+    /// Whether an entry is evicted only if the eviction vector covers the read stamp, too.
     pub both: bool,
     /// Whether the eviction vector is loaded before the entry is looked up.
     pub eviction_first: bool,
     /// Whether a row that gets an entry again begins with empty stamps.
     pub begins_empty: bool,
-    /// Whether the entry that a reader creates lacks the write stamp that the row had.
+    /// Whether the entry created by a reader lacks the row's write stamp.
     pub forgets: bool,
 }
 
@@ -37,12 +36,13 @@ struct Stamps {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Folding {
     No,
-    /// It has loaded this eviction vector, and not looked up the entry. The exact stamps at that
-    /// time.
+    /// The transaction has loaded this eviction vector, and not looked up the entry. The exact
+    /// stamps of that moment.
     HasEviction(u8, Stamps),
-    /// It has found no entry, and not loaded the eviction vector. The exact stamps at that time.
+    /// The transaction has found no entry, and not loaded the eviction vector. The exact stamps of
+    /// that moment.
     NoEntry(Stamps),
-    /// It has folded the first stamps; the exact ones were the second.
+    /// The transaction has folded the first stamps; the exact stamps were the second.
     Folded(Stamps, Stamps),
 }
 
@@ -62,7 +62,7 @@ pub struct State {
 /// A step of the model.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// A transaction writes the row, and stamps it with its own new position.
+    /// A transaction writes the row, and stamps the row with the transaction's new position.
     Write,
     /// A transaction reads the row, and stamps it.
     Read,
@@ -93,7 +93,7 @@ impl HotRows {
         })
     }
 
-    /// Returns the entry of the row; creates it if there is none.
+    /// Returns the entry of the row; creates a missing entry.
     fn entry<'a>(&self, state: &'a mut State, reader: bool) -> &'a mut Stamps {
         let eviction = if self.begins_empty { 0 } else { state.eviction };
         let write = if reader && self.forgets { 0 } else { eviction };

@@ -1,8 +1,8 @@
 //! When an inserted row becomes visible: item E7 of docs/protocols.
 //!
 //! One transaction updates row a and inserts row b; another reads both, in either order. Both lock
-//! what they touch until they end, as in two-phase locking. The reader aborts if it meets a lock;
-//! the writer waits.
+//! the rows that they touch until their end, as in two-phase locking. The reader aborts if it meets
+//! a lock; the writer waits.
 
 use crate::case::{Case, Rules};
 use crate::check::{Outcome, Protocol, explore};
@@ -35,7 +35,7 @@ enum Writer {
     Ended,
 }
 
-/// What the reader saw of a row; `None` until it has read it.
+/// The reader's view of a row; `None` before the read.
 type Seen = Option<bool>;
 
 /// A state of the model.
@@ -49,7 +49,7 @@ pub struct State {
     visible: bool,
     /// Whether the writer holds its locks on a and on b.
     locked: [bool; 2],
-    /// What the reader saw: a updated, b present.
+    /// The reader's findings: a updated, b present.
     seen: [Seen; 2],
     aborted: bool,
 }

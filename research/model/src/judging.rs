@@ -18,12 +18,12 @@ use std::fmt::Write as _;
 /// When a client is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Answer {
-    /// Everything needed is durable, and all before it in its stream was answered (Taurus,
-    /// algorithm 1, line 18).
+    /// Everything needed is durable, and all earlier transactions in the stream were answered
+    /// (Taurus, algorithm 1, line 18).
     InStreamOrder,
-    /// Everything needed is durable, its own frame included.
+    /// Everything needed is durable, including the own frame.
     Admitted,
-    /// Everything that the record names is durable; its own frame is ignored.
+    /// Everything that the record names is durable; the own frame is ignored.
     WithoutOwnFrame,
     /// As `Admitted`, but a read-only transaction waits for nothing.
     ReadersAtOnce,
@@ -54,7 +54,7 @@ pub enum OldDead {
     OwnEnds,
     /// By the newest ends.
     NewestEnds,
-    /// They are cut off at recovery, with all that follows in their stream.
+    /// Dead records are cut off at recovery, with all following records of their stream.
     CutOff,
 }
 
@@ -77,20 +77,20 @@ pub struct Judge {
     pub old_dead: OldDead,
     /// When rows are stamped.
     pub stamping: Stamping,
-    /// Positions in vectors are stored modulo this, in place of 2^32.
+    /// Positions in vectors are stored modulo this number, in place of 2^32.
     pub modulus: u8,
 }
 
 /// The verdict on a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Fate {
-    /// None yet, or it has no record.
+    /// None yet, or the transaction has no record.
     Open,
-    /// It is in the recovered state.
+    /// The transaction is in the recovered state.
     Recovered,
-    /// Its record exists, but does not count.
+    /// The record exists, but does not count.
     Dead,
-    /// Its record was not reached, or is lost.
+    /// The record was not reached, or is lost.
     Gone,
 }
 
@@ -103,7 +103,7 @@ pub struct State {
     fate: Vec<Fate>,
     /// Ends of earlier incarnations.
     past_ends: Vec<Vector>,
-    /// A transaction that has released its rows and not stamped them.
+    /// A transaction that has released its rows and not stamped the rows.
     unstamped: Option<u8>,
     /// A transaction that was not recovered and now is, or the other way round.
     changed: Option<u8>,
@@ -169,7 +169,8 @@ impl Judge {
                 Answer::ReadersAtOnce if txn.op.writes.is_none() => BOTTOM,
                 _ => txn.vector,
             };
-            // Numbers grow along a stream, so earlier ones in the stream have been checked before.
+            // Numbers grow along a stream, so earlier transactions in the stream have been checked
+            // before.
             let first = self.answer != Answer::InStreamOrder
                 || txn.op.writes.is_none()
                 || state.history.txns[..number].iter().zip(&state.answered).all(|(other, done)| {
@@ -280,7 +281,7 @@ impl Judge {
             .find(|&n| state.answered[n] && matches!(state.fate[n], Fate::Dead | Fate::Gone))
     }
 
-    /// The first transaction among the `wanted` that read from one that is not recovered.
+    /// The first transaction among the `wanted` that read from an unrecovered transaction.
     fn deceived(state: &State, wanted: impl Fn(usize) -> bool) -> Option<usize> {
         let gone = |n| matches!(Self::read_from(state, n), Some(Fate::Dead | Fate::Gone));
         (0..state.fate.len()).find(|&n| wanted(n) && gone(n))

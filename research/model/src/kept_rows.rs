@@ -1,14 +1,14 @@
-//! Deleted rows that leave their index while snapshots hold them: the item *Kept rows* of
+//! Deleted rows that leave their index while held by snapshots: the item *Kept rows* of
 //! docs/protocols.
 //!
-//! Transactions insert and delete one key, again and again; a sweep takes its tombstones out of the
-//! index, and keeps those beside it that a snapshot holds; two readers open snapshots, look for the
-//! key and close them. Kept records are freed as early as the rules allow: that is the worst for
-//! readers.
+//! Transactions insert and delete one key, again and again; a sweep takes the key's tombstones out
+//! of the index, and keeps beside the index the tombstones held by a snapshot; two readers open
+//! snapshots, look for the key and close the snapshots. Kept records are freed as early as the
+//! rules allow: early freeing is worst for readers.
 //!
 //! Left out: how a snapshot is opened and older versions of a row are kept, which `snapshots`
-//! models: here each is one step. Scans, which look for one key after the other: for each key they
-//! look into the index first.
+//! models: here each is one step. Scans, which look for the keys in turn: for each key a scan looks
+//! into the index first.
 
 use crate::case::{Case, Rules};
 use crate::check::{Outcome, Protocol, explore};
@@ -23,20 +23,20 @@ const SNAPSHOTS: [u8; 2] = [1, 2];
 /// The end of a row that is there.
 const THERE: u8 = u8::MAX;
 
-/// What is done wrong.
+/// The mistake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeptMistake {
     /// A record leaves the index before it is kept.
     LeavesFirst,
-    /// A reader looks at what is kept first, and into the index afterwards.
+    /// A reader looks at kept records first, and into the index afterwards.
     LooksAtKeptFirst,
     /// Only the index is looked into.
     IndexOnly,
     /// A record is kept if a snapshot holds the row that was there last.
     LastRowOnly,
-    /// Of a key one record is kept: the last one.
+    /// Only the last record of a key is kept.
     OneOfKey,
-    /// What is kept is freed once the newest snapshot does not need it.
+    /// A kept record is freed once the newest snapshot does not need the record.
     FreesForNewest,
 }
 
@@ -49,11 +49,11 @@ pub struct KeptRows {
 /// A row, from an insertion of the key to its deletion, in epochs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Lifetime {
-    /// Counted from 1.
+    /// The row's number, counted from 1.
     number: u8,
     begin: u8,
     end: u8,
-    /// Deleted while a snapshot held it: its version is kept behind the record.
+    /// Deleted while a snapshot held the row: the version is kept behind the record.
     has_version: bool,
 }
 
@@ -63,7 +63,7 @@ impl Lifetime {
     }
 }
 
-/// A record: the rows that it has held, one after the other.
+/// A record: the rows held by the record, in order.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct HeldRecord {
     rows: Vec<Lifetime>,
@@ -76,14 +76,14 @@ impl HeldRecord {
         self.rows.last().expect("a record has held a row")
     }
 
-    /// The row that a reader of a snapshot finds in it.
+    /// The row that a reader of a snapshot finds in the record.
     fn as_of(&self, epoch: u8) -> Option<u8> {
         let is_found = |row: &&Lifetime| row.is_in(epoch) && (row.end == THERE || row.has_version);
         self.rows.iter().find(is_found).map(|row| row.number)
     }
 }
 
-/// The steps of a sweep, once it has marked a record dead.
+/// The steps of a sweep after marking a record dead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum SweepStep {
     Keep,
@@ -96,7 +96,7 @@ enum ReaderAt {
     Idle,
     First,
     Second,
-    /// What it has found.
+    /// The row found.
     Found(Option<u8>),
 }
 
@@ -113,7 +113,7 @@ pub struct State {
     epoch: u8,
     insertions: u8,
     records: Vec<HeldRecord>,
-    /// What is left of a sweep of the record in the index.
+    /// The remaining steps of a sweep of the record in the index.
     sweep: Vec<SweepStep>,
     readers: [SnapshotReader; 2],
 }
@@ -123,7 +123,7 @@ pub struct State {
 pub enum Action {
     /// A transaction inserts the key.
     Insert,
-    /// A transaction deletes it.
+    /// A transaction deletes the key.
     Delete,
     /// The epoch ends.
     End,
@@ -158,13 +158,13 @@ impl State {
         self.records.iter().filter(|record| record.is_kept).count()
     }
 
-    /// The row that was there as of an epoch that has ended.
+    /// The row that was there as of an ended epoch.
     fn truth(&self, epoch: u8) -> Option<u8> {
         let mut rows = self.records.iter().flat_map(|record| &record.rows);
         rows.find(|row| row.is_in(epoch)).map(|row| row.number)
     }
 
-    /// A reader that has found something else, with what it has found.
+    /// A reader that has found a wrong row, with the row found.
     fn wrong(&self) -> Option<(&SnapshotReader, Option<u8>)> {
         self.readers.iter().find_map(|reader| match reader.at {
             ReaderAt::Found(found) if found != self.truth(reader.epoch) => Some((reader, found)),
@@ -184,7 +184,7 @@ impl KeptRows {
         self.mistake == Some(mistake)
     }
 
-    /// Marks the record in the index dead. Whether it is to be kept is decided now.
+    /// Marks the record in the index dead. Decides now whether to keep the record.
     fn begin_sweep(&self, state: &mut State, at: usize) {
         let oldest = state.oldest();
         let record = &state.records[at];
@@ -271,7 +271,7 @@ impl KeptRows {
         }
     }
 
-    /// Frees what is kept and no snapshot needs.
+    /// Frees the kept records that no snapshot needs.
     fn free(&self, state: &mut State) {
         let oldest = match self.errs(KeptMistake::FreesForNewest) {
             true if state.open().count() > 0 => state.newest(),

@@ -3,22 +3,22 @@
 //! reopenings, for a few streams and transactions.
 //!
 //! Each model takes its rules as a parameter. With the rules *as printed* in the papers the checker
-//! finds a shortest sequence of steps that breaks a promise; with the rules *as built* it visits
-//! every state and finds none. *Mutations* are rules as built with one mistake; the checker has to
-//! find each of them, or it would prove nothing. docs/protocols discusses the items one by one,
-//! with the traces that this crate prints:
+//! finds a shortest sequence of steps that breaks a promise; with the rules *as built* the checker
+//! visits every state and finds no broken promise. *Mutations* are rules as built with one mistake;
+//! the checker has to find each mistake, or the check would prove nothing. docs/protocols discusses
+//! the items one by one, with the traces printed by this crate:
 //!
 //! ```text
 //! cargo run -p hyades-model            # every item
 //! cargo run -p hyades-model -- E4 E6   # some
 //! ```
 //!
-//! One model, of the transaction component as a whole, has too many states for that, and draws its
-//! interleavings at random.
+//! The model of the transaction component as a whole has too many states for every order, and draws
+//! its interleavings at random.
 //!
 //! A model does not prove the code: it checks the rules, with one-byte frames and sequentially
-//! consistent memory. The head of each model says what it leaves out. The checker identifies states
-//! by 64-bit fingerprints.
+//! consistent memory. The head of each model names the omissions. The checker identifies states by
+//! 64-bit fingerprints.
 #![forbid(unsafe_code)]
 
 pub mod case;

@@ -1,8 +1,8 @@
 //! Row images and commands in one log: an item of docs/protocols.
 //!
-//! Transactions run serially; each is logged as a command or as data. Then all of them are
+//! Transactions run serially; each is logged as a command or as data. Then all records are
 //! replayed, in every order that their vectors allow: commands read rows, data records install
-//! them. Losses are modelled in `judging`.
+//! rows. `judging` models losses.
 
 use crate::case::{Case, Rules};
 use crate::check::{Outcome, Protocol, explore};
@@ -26,7 +26,7 @@ pub struct Mixed {
     pub folded: bool,
 }
 
-/// What a transaction does, and how it is logged.
+/// The accesses of a transaction, and how the transaction is logged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Op {
     reads: Option<u8>,
@@ -39,7 +39,7 @@ pub struct Op {
 struct Txn {
     op: Op,
     end: u8,
-    /// What has to be replayed before it.
+    /// The records to be replayed before the transaction's record.
     waits: Vector,
     read_from: Option<u8>,
     done: bool,
@@ -60,7 +60,7 @@ pub struct State {
     appended: Vector,
     replaying: bool,
     replayed: [Option<u8>; ROWS],
-    /// A command that read another value than in the run: its number, and the writer of that value.
+    /// A command that read another value than in the run: its number, and the value's writer.
     misled: Option<(u8, Option<u8>)>,
 }
 
@@ -140,7 +140,7 @@ impl Mixed {
         (0..state.txns.len() as u8).filter(ready).collect()
     }
 
-    /// Replays a record. Its write is installed only if it is newer than the row.
+    /// Replays a record. The record's write is installed only if newer than the row.
     fn replay(state: &mut State, number: u8) {
         let txn = &mut state.txns[number as usize];
         txn.done = true;

@@ -1,18 +1,18 @@
-//! Transactions that draw numbers and are acknowledged by the marks of streams: what the models of
-//! GSN and of Plover have in common.
+//! Transactions that draw numbers and are acknowledged by the marks of streams: the common part of
+//! the models of GSN and of Plover.
 //!
 //! There are two rows, a and b, and two streams. A transaction reads a, or not, and writes some of
-//! the rows, under optimistic concurrency control: it locks what it will write, draws a number with
-//! the places of its records, and validates what it has read. Its records are filled when its
-//! writes are installed. A flush makes all filled records of a stream durable, and behind them, if
-//! no record is in between that is not filled yet, the stream's mark: its last number. Under GSN
-//! rows have numbers, and a transaction has one record, in a stream of its own choice. Under Plover
-//! streams are partitions, of a the first and of b the second, and a transaction has a record in
-//! each that it writes to.
+//! the rows, under optimistic concurrency control: it locks the rows to write, draws a number with
+//! the places of its records, and validates its read. The records are filled when the writes are
+//! installed. A flush makes all filled records of a stream durable. If no unfilled record is in
+//! between, the flush also makes the stream's mark durable behind the records: the stream's last
+//! number. Under GSN rows have numbers, and a transaction has one record, in a stream of its own
+//! choice. Under Plover streams are partitions, of a the first and of b the second, and a
+//! transaction has a record in each partition that it writes to.
 //!
 //! Left out are deleted rows and missing keys, whose stamps the model of E8 has; torn tails, which
-//! are what another flush would have left; and the log after a power cut, as recovery leaves no
-//! stamps behind.
+//! a different flush would have left; and the log after a power cut, as recovery leaves no stamps
+//! behind.
 
 pub(crate) mod promises;
 mod telling;
@@ -27,29 +27,29 @@ const ROWS: usize = 2;
 /// How numbers are drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scheme {
-    /// Above the numbers of all rows accessed, and the last one of the stream.
+    /// Above the numbers of all rows accessed, and the last number of the stream.
     Gsn,
     /// Above the last numbers of all partitions touched.
     Plover,
 }
 
-/// What an idle stream does for the transactions that wait for it.
+/// The action of an idle stream for waiting transactions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Idle {
     /// Nothing.
     Nothing,
-    /// It takes the highest number as its own, in memory.
+    /// The stream takes the highest number as its own, in memory.
     InMemory,
-    /// It takes it, and states so on disk.
+    /// The stream takes the highest number, and states so on disk.
     Durably,
 }
 
 /// The marks that a number is compared with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Marks {
-    /// Those of all streams.
+    /// The marks of all streams.
     All,
-    /// Those of the partitions touched.
+    /// The marks of the partitions touched.
     Touched,
     /// None: a record counts if it is durable.
     Own,
@@ -64,7 +64,7 @@ pub struct Numbered {
     pub txns: usize,
     /// Whether a transaction runs in one step.
     pub at_once: bool,
-    /// What an idle stream does.
+    /// The action of an idle stream.
     pub idle: Idle,
     /// When a transaction is acknowledged.
     pub answers: Marks,
@@ -72,17 +72,17 @@ pub struct Numbered {
     pub counts: Marks,
     /// Whether a number and the places of the records are drawn together.
     pub latched: bool,
-    /// Whether the number of a transaction that writes is above what it has read, too.
+    /// Whether the number of a transaction that writes is above the numbers of the rows read, too.
     pub above_reads: bool,
-    /// Whether a transaction that writes nothing waits for what it has read.
+    /// Whether a transaction that writes nothing waits for the writers of the rows read.
     pub readers_wait: bool,
-    /// Whether a transaction draws its number before it validates what it has read.
+    /// Whether a transaction draws its number before the validation of its reads.
     pub draws_first: bool,
-    /// Whether what overwrites a row has to follow those that have read it.
+    /// Whether an overwrite of a row has to follow the readers of the old row.
     pub rigorous: bool,
 }
 
-/// What a transaction does: whether it reads a, and the rows that it writes, a bit for each.
+/// The program of a transaction: whether a is read, and the rows written, a bit for each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Program {
     reads: bool,
@@ -96,7 +96,7 @@ const UPDATE: Program = Program { reads: true, writes: 0b01 };
 const COPY: Program = Program { reads: true, writes: 0b10 };
 const LOOK: Program = Program { reads: true, writes: 0 };
 
-/// What a transaction does next.
+/// The next step of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Step {
     Read,
@@ -113,16 +113,16 @@ enum Step {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Txn {
     program: Program,
-    /// The stream of its record under GSN.
+    /// The stream of the transaction's record under GSN.
     stream: u8,
     next: Step,
-    /// The highest number of the rows that it has read or locked.
+    /// The highest number of the rows read or locked.
     seen: u8,
-    /// The partitions that it has touched, a bit for each.
+    /// The partitions touched, a bit for each.
     touched: u8,
-    /// Its number, or the one that it waits for if it writes nothing.
+    /// The transaction's number, or the number to wait for if the transaction writes nothing.
     number: u8,
-    /// The transaction that wrote what it has read.
+    /// The transaction that wrote the row read.
     source: Option<u8>,
     answered: bool,
 }
@@ -142,7 +142,7 @@ impl Txn {
 struct Row {
     locked_by: Option<u8>,
     number: u8,
-    /// The transactions that have written it, in order.
+    /// The transactions that have written the row, in order.
     writers: Vec<u8>,
 }
 
@@ -150,10 +150,10 @@ struct Row {
 struct Stream {
     /// The last number drawn or skipped.
     counter: u8,
-    /// The transaction of each record, and how many of them are durable.
+    /// The transaction of each record, and the number of durable records.
     records: Vec<u8>,
     durable: u8,
-    /// The mark on disk, and one that counts though it is only in memory.
+    /// The mark on disk, and a mark that counts though it is only in memory.
     mark: u8,
     claimed: u8,
 }
@@ -169,13 +169,13 @@ pub struct State {
 /// A step of the model.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// A transaction begins, with its first step. Under GSN its record goes to this stream.
+    /// A transaction begins, with its first step. Under GSN the record goes to this stream.
     Begin(Program, u8),
     /// A transaction takes its next step.
     Go(u8),
-    /// The filled records of a stream become durable, and its mark.
+    /// The filled records of a stream become durable, and the stream's mark.
     Flush(usize),
-    /// A stream without records to flush skips numbers that others wait for.
+    /// A stream without records to flush skips numbers that transactions wait for.
     Skip(usize),
 }
 
@@ -202,7 +202,7 @@ impl Numbered {
         }
     }
 
-    /// The same, with transactions that run one after the other.
+    /// The rules as built, with transactions run in sequence.
     pub fn in_turn(scheme: Scheme, txns: usize) -> Numbered {
         Numbered { at_once: true, ..Numbered::ours(scheme, txns) }
     }
@@ -233,7 +233,8 @@ impl Numbered {
         }
     }
 
-    /// Whether a transaction can take its next step: it waits for rows that others have locked.
+    /// Whether a transaction can take its next step: it waits for rows locked by another
+    /// transaction.
     fn may_go(state: &State, number: u8) -> bool {
         let Txn { program, next, .. } = &state.txns[number as usize];
         let is_free = |row: usize| state.rows[row].locked_by.is_none_or(|by| by == number);
@@ -292,7 +293,7 @@ impl Numbered {
         let at = steps.iter().position(|step| *step == txn.next).expect("it is one of them");
         txn.next = steps[at + 1];
         if reads && txn.next == Step::Install && steps[at] == Step::Validate {
-            // None can tell the two apart: what it installs is locked.
+            // The two steps cannot be told apart: the rows to install are locked.
             self.go(state, number);
         }
     }
@@ -303,7 +304,7 @@ impl Numbered {
         own.for_each(|row| row.locked_by = None);
     }
 
-    /// What a transaction waits for that writes nothing.
+    /// Sets the number that a transaction without writes waits for.
     fn end_reader(&self, state: &mut State, number: u8) {
         let State { txns, streams, .. } = state;
         let txn = &mut txns[number as usize];
@@ -350,7 +351,8 @@ impl Numbered {
         state.txns.push(Txn { program, stream, next, seen, touched, number, source, answered });
     }
 
-    /// How many records of a stream can be made durable: those before the first that is not filled.
+    /// The number of records of a stream that can be made durable: the records before the first
+    /// unfilled record.
     fn filled(state: &State, lane: usize) -> u8 {
         let is_filled = |txn: &&u8| state.txns[**txn as usize].is_filled();
         state.streams[lane].records.iter().take_while(is_filled).count() as u8

@@ -2,8 +2,8 @@
 //!
 //! Transactions read one row, write one row, and commit in steps that interleave in every way. The
 //! property that replay relies on is checked: a transaction that follows another by a conflict has
-//! its position in its vector. Memory is sequentially consistent, but without a fence the loads of
-//! validation may be done before the raise of the read stamp.
+//! the earlier transaction's position in its vector. Memory is sequentially consistent, but without
+//! a fence the loads of validation may be done before the raise of the read stamp.
 
 use crate::case::{Case, Rules};
 use crate::check::{Outcome, Protocol, explore};
@@ -16,23 +16,23 @@ const ROW_NAMES: [char; ROWS] = ['a', 'b', 'c'];
 /// A step of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Step {
-    /// Reads its row, with its version and write stamp.
+    /// Reads a row, with its version and write stamp.
     Read,
-    /// Reads its row, with its version only.
+    /// Reads a row, with its version only.
     Look,
-    /// Locks the row that it writes.
+    /// Locks the row to write.
     Lock,
-    /// Folds that row's stamps.
+    /// Folds the stamps of the row to write.
     Fold,
-    /// Folds the write stamp of the row that it has read.
+    /// Folds the write stamp of the row read.
     Observe,
-    /// Reserves its frame in its stream.
+    /// Reserves the frame in the transaction's stream.
     Reserve,
-    /// Raises the read stamp of the row that it has read.
+    /// Raises the read stamp of the row read.
     Raise,
-    /// Checks whether that row is unchanged and unlocked.
+    /// Checks whether the row read is unchanged and unlocked.
     Validate,
-    /// Installs its row, stamps it and unlocks it.
+    /// Installs, stamps and unlocks the row written.
     Install,
 }
 
@@ -57,7 +57,7 @@ pub enum Fence {
     Never,
 }
 
-/// What a transaction does.
+/// The accesses of a transaction, and its stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Program {
     reads: Option<u8>,
@@ -77,12 +77,12 @@ pub struct Occ {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Txn {
     program: Program,
-    /// The next of its steps.
+    /// The next step.
     next: u8,
     seen: u8,
     installed: u8,
     vector: Vector,
-    /// Its vector without its own position.
+    /// The vector without the transaction's own position.
     logged: Vector,
     end: u8,
     /// The result of an early validation.
@@ -152,8 +152,7 @@ impl Occ {
         raw || waw || war
     }
 
-    /// Two committed transactions that conflict; the second one's vector lacks the first one's
-    /// position.
+    /// Two committed transactions that conflict; the second's vector lacks the first's position.
     fn missed(&self, state: &State) -> Option<(usize, usize)> {
         let numbers = 0..state.txns.len();
         let pairs = numbers.clone().flat_map(|b| numbers.clone().map(move |a| (b, a)));

@@ -1,10 +1,10 @@
 //! Partitioned execution with a vector for each partition: item Partitions of docs/protocols.
 //!
-//! Transactions run one at a time on the partitions that they hold, which have a row each. One that
-//! writes joins the vectors of its partitions, logs the join in one of two streams, and leaves its
-//! own vector behind. Then the power goes, what is durable is judged by the vectors, and replayed
-//! in any order that they allow, row by row. The transactions are short enough to run in one step:
-//! each holds all its turns meanwhile.
+//! Transactions run one at a time on the partitions held. A partition has one row. A writing
+//! transaction joins the vectors of its partitions, logs the join in either of two streams, and
+//! leaves its own vector behind. Then the power goes, the durable records are judged by the
+//! vectors, and replayed in any order allowed by the vectors, row by row. The transactions are
+//! short enough to run in one step: each transaction holds all its turns meanwhile.
 
 use crate::case::{Case, Rules};
 use crate::check::{Outcome, Protocol, explore};
@@ -14,14 +14,14 @@ use stateright::{Model, Property};
 const STREAMS: usize = 2;
 const PARTITIONS: usize = 2;
 
-/// A transaction: the partitions that it holds and reads, and those that it writes.
+/// A transaction: the partitions held and read, and the partitions written.
 struct Transaction {
     holds: &'static [usize],
     writes: &'static [usize],
 }
 
-/// One writes both partitions, one reads both and writes the second, one writes the first, and one
-/// reads the second.
+/// The first writes both partitions, the second reads both and writes the second partition, the
+/// third writes the first partition, and the fourth reads the second.
 const TRANSACTIONS: [Transaction; 4] = [
     Transaction { holds: &[0, 1], writes: &[0, 1] },
     Transaction { holds: &[0, 1], writes: &[1] },
@@ -33,13 +33,13 @@ const COUNT: usize = TRANSACTIONS.len();
 /// A rule that may be broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Mistake {
-    /// None is.
+    /// No rule is broken.
     None,
-    /// A transaction leaves its vector in the first of its partitions only.
+    /// A transaction leaves its vector in the first partition only.
     HomeOnly,
-    /// A transaction leaves its vector in partitions that it has written only.
+    /// A transaction leaves its vector in written partitions only.
     WrittenOnly,
-    /// One that only reads is acknowledged at once.
+    /// A read-only transaction is acknowledged at once.
     ReadersAtOnce,
 }
 
@@ -51,25 +51,25 @@ pub struct Partitions {
 }
 
 type Vector = [u8; STREAMS];
-/// For each partition the transaction that has written its row last, counted from 1; 0 for none.
+/// For each partition the last writer of its row, counted from 1; 0 for none.
 type Rows = [u8; PARTITIONS];
 
 /// A transaction that has run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Ran {
-    /// What it follows, without its own record.
+    /// The vector of dependencies, without the transaction's own record.
     after: Vector,
-    /// Its record: the stream, and its end.
+    /// The transaction's record: the stream, and the record's end.
     record: Option<(usize, u8)>,
     read: Rows,
 }
 
-/// Replay of what the power cut has left.
+/// Replay of the log left by the power cut.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Replay {
     rows: Rows,
     replayed: [bool; COUNT],
-    /// A command that has read something else than before.
+    /// A command with a different read at replay.
     differs: Option<usize>,
 }
 
@@ -87,11 +87,11 @@ pub struct State {
 /// A step of the model.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// A transaction runs, and is logged in this stream if it writes.
+    /// A transaction runs, and is logged in this stream if the transaction writes.
     Run(usize, usize),
     /// A stream writes and syncs its next record.
     Flush(usize),
-    /// The power goes; what is durable is found again.
+    /// The power goes; the durable records are found again.
     PowerCut,
     /// A live command is replayed.
     Replay(usize),
@@ -108,7 +108,7 @@ impl State {
         end <= self.durable[stream] && covers(self.durable, after)
     }
 
-    /// Whether a transaction that only reads is acknowledged.
+    /// Whether a read-only transaction is acknowledged.
     fn is_told(&self, at: usize, mistake: Mistake) -> bool {
         self.ran[at].is_some_and(|ran| {
             ran.record.is_none()
@@ -116,7 +116,7 @@ impl State {
         })
     }
 
-    /// Up to where each stream is resolved at replay: dead records count.
+    /// The position up to which each stream is resolved at replay: dead records count.
     fn resolved(&self, replay: &Replay) -> Vector {
         let is_resolved = |stream: usize, end: u8| {
             let wrote = |at: usize| self.ran[at].and_then(|ran| ran.record) == Some((stream, end));
@@ -127,7 +127,7 @@ impl State {
         })
     }
 
-    /// The first transaction that stands on one that is lost.
+    /// The first transaction that depends on a lost transaction.
     fn stands_on_lost(&self, mistake: Mistake) -> Option<usize> {
         (0..COUNT).find(|&at| {
             let counts = self.is_live(at) || self.is_told(at, mistake);

@@ -1,5 +1,5 @@
-//! Plover, whose transactions have a record in each partition that they write to, and one number:
-//! an item of docs/protocols.
+//! Plover, with a record in each partition that a transaction writes to, and one number: an item of
+//! docs/protocols.
 
 use crate::case::{Case, Rules};
 use crate::check::{Outcome, explore};

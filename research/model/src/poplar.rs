@@ -1,9 +1,10 @@
-//! Poplar, which has transaction numbers instead of vectors: an item of docs/protocols.
+//! Poplar, with transaction numbers instead of vectors: an item of docs/protocols.
 //!
-//! A transaction's number (SSN) is above those of the rows that it touches and of its stream. The
-//! transaction is acknowledged once every stream is durable up to its number or, if it has read
-//! nothing, once its own record is durable. Recovery keeps the records up to the lowest end of all
-//! streams, and beyond it those that have read nothing; the highest number of a row wins.
+//! A transaction's number (SSN) is above the numbers of the rows touched and of the transaction's
+//! stream. The transaction is acknowledged once every stream is durable up to the number or, if the
+//! transaction has read nothing, once its own record is durable. Recovery keeps the records up to
+//! the lowest end of all streams, and beyond it the records of transactions that have read nothing;
+//! the highest number of a row wins.
 
 use crate::case::{Case, Rules};
 use crate::check::{Outcome, Protocol, explore};
@@ -12,14 +13,14 @@ use stateright::{Model, Property};
 
 const STREAMS: usize = 2;
 
-/// What an idle stream does for the transactions that wait for it.
+/// The action of an idle stream for waiting transactions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Idle {
     /// Nothing.
     Nothing,
-    /// It takes the highest number as its own, in memory.
+    /// The stream takes the highest number as its own, in memory.
     InMemory,
-    /// It writes a record that contains only its number.
+    /// The stream writes a record that contains only the stream's number.
     Durably,
 }
 
@@ -28,28 +29,28 @@ pub enum Idle {
 pub struct Poplar {
     /// Number of transactions.
     pub txns: usize,
-    /// What an idle stream does.
+    /// The action of an idle stream.
     pub idle: Idle,
     /// Whether a one-column write logs the whole row, and still counts as having read nothing.
     pub whole_rows: bool,
-    /// Whether a deleted row's number is deleted with it.
+    /// Whether a deleted row's number is deleted with the row.
     pub forgets: bool,
-    /// Whether what finds no row depends on nothing once the tombstone is removed.
+    /// Whether an operation that finds no row depends on nothing once the tombstone is removed.
     pub forgets_removed: bool,
 }
 
-/// What a transaction does with the only row.
+/// The operation of a transaction on the only row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Op {
-    /// Overwrites it, or inserts it.
+    /// Overwrites or inserts the row.
     Write,
-    /// Overwrites one of its columns without reading any.
+    /// Overwrites one column of the row without reading any.
     Column,
-    /// Reads it and writes it.
+    /// Reads and writes the row.
     Update,
-    /// Deletes it.
+    /// Deletes the row.
     Delete,
-    /// Reads it, or that it is absent, and leaves no record.
+    /// Reads the row, or its absence, and leaves no record.
     Read,
 }
 
@@ -57,10 +58,10 @@ pub enum Op {
 struct Txn {
     op: Op,
     stream: u8,
-    /// Its position among the entries of its stream, from 1.
+    /// The position among the entries of the transaction's stream, from 1.
     place: u8,
     number: u8,
-    /// The transaction whose value it read, or copies into its record.
+    /// The transaction whose value was read, or is copied into the record.
     source: Option<u8>,
     answered: bool,
 }
@@ -79,7 +80,7 @@ pub struct State {
     number: u8,
     writer: Option<u8>,
     present: bool,
-    /// Whether the tombstone of the deleted row has been removed. Its number is kept elsewhere.
+    /// Whether the tombstone of the deleted row has been removed. The number is kept elsewhere.
     removed: bool,
     /// Numbers of the entries of each stream, and how many are durable.
     streams: [Vec<u8>; STREAMS],
@@ -117,7 +118,7 @@ impl Poplar {
         durable.checked_sub(1).map_or(0, |last| entries[last as usize])
     }
 
-    /// The lowest number up to which all streams are durable, or state it in memory if `memory` is
+    /// The lowest number up to which all streams are durable, or state so in memory if `memory` is
     /// set.
     fn common(state: &State, memory: bool) -> u8 {
         let end = |lane: usize| {
@@ -166,7 +167,7 @@ impl Poplar {
         readers.find(|(_, source)| !Self::live(state, *source))
     }
 
-    /// The recovered writer of the row, and the one that should be, if they differ.
+    /// The recovered writer of the row, and the right writer, if the two differ.
     fn wrong_writer(state: &State) -> Option<(u8, u8)> {
         let live = |n: &u8| state.txns[*n as usize].op != Op::Read && Self::live(state, *n);
         let last = Self::numbers(state).filter(live).max()?;
@@ -245,7 +246,8 @@ impl Model for Poplar {
             for stream in (0..streams).rev() {
                 actions.extend(ops.iter().map(|op| Action::Run(*op, stream)));
             }
-            // Without its number, what finds no row shows nothing about later writers.
+            // Without the row's number, an operation that finds no row shows nothing about later
+            // writers.
             if state.present || !self.forgets {
                 actions.push(Action::Run(Op::Read, 0));
             }

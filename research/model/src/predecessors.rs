@@ -1,9 +1,10 @@
-//! Taurus of 2016, which lists predecessors: an item of docs/protocols.
+//! Taurus of 2016, with lists of predecessors: an item of docs/protocols.
 //!
 //! A record lists the last writers of the rows that its transaction read (RAW) and only overwrote
-//! (WAW). The transaction is acknowledged once its own record, and all that its RAW predecessors
-//! need, are durable. Recovery keeps a record iff its RAW predecessors are kept, and replays it
-//! after all its predecessors. Left out: gaps, anchors, and what commands read at replay.
+//! (WAW). The transaction is acknowledged once its own record, and all records that its RAW
+//! predecessors need, are durable. Recovery keeps a record iff its RAW predecessors are kept, and
+//! replays the record after all its predecessors. Left out: gaps, anchors, and the reads of
+//! commands at replay.
 
 use crate::case::{Case, Rules as Origin};
 use crate::check::{Outcome, Protocol, explore};
@@ -14,14 +15,15 @@ const STREAMS: usize = 2;
 const ROWS: usize = 3;
 const ROW_NAMES: [char; ROWS] = ['a', 'b', 'c'];
 
-/// What a record says of the records that its transaction has read from.
+/// A record's statement about the records that its transaction has read from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum List {
-    /// All of them.
+    /// All records.
     Whole,
-    /// The one with the highest address in each stream.
+    /// The record with the highest address in each stream.
     Highest,
-    /// The same, with the vector of what all of them need.
+    /// The record with the highest address in each stream, and the vector of the needs of all
+    /// records.
     HighestAndNeeds,
 }
 
@@ -30,9 +32,9 @@ pub enum List {
 pub enum Mistake {
     /// A row that was read and then overwritten counts as only overwritten.
     ReadAsOverwritten,
-    /// A record is dead if one that it only overwrote is.
+    /// A record is dead if an only overwritten record is dead.
     OverwrittenIsNeeded,
-    /// A transaction waits for those that it only overwrote.
+    /// A transaction waits for records that were only overwritten.
     OverwrittenIsAwaited,
     /// Replay does not wait for records that were only overwritten.
     OverwrittenIsIgnored,
@@ -43,11 +45,11 @@ pub enum Mistake {
 pub struct Rules {
     /// Whether rows have versions: an older image does not replace a newer one.
     pub has_versions: bool,
-    /// Whether the end of a stream resolves what was lost behind it.
+    /// Whether the end of a stream resolves the lost records behind it.
     pub ends_resolve: bool,
-    /// What records list.
+    /// The contents of the lists in records.
     pub list: List,
-    /// What is wrong, if anything.
+    /// The mistake, if any.
     pub mistake: Option<Mistake>,
 }
 
@@ -60,12 +62,12 @@ pub struct Predecessors {
     pub txns: usize,
 }
 
-/// What a transaction does.
+/// The access of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Op {
-    /// Overwrites a without reading it.
+    /// Overwrites a without reading a.
     PutA,
-    /// Overwrites c without reading it.
+    /// Overwrites c without reading c.
     PutC,
     /// Reads and writes a.
     UpdateA,
@@ -106,16 +108,16 @@ fn members(set: Set) -> impl Iterator<Item = u8> {
 struct Txn {
     op: Op,
     stream: u8,
-    /// Its position in its stream, from 1.
+    /// The transaction's position in its stream, from 1.
     place: u8,
-    /// The transactions whose writes it has read.
+    /// The transactions whose writes were read.
     sources: Set,
-    /// The predecessors that its record lists.
+    /// The predecessors listed in the transaction's record.
     raw: Set,
     waw: Set,
-    /// What its record's vector needs.
+    /// The needs stated by the vector of the record.
     stated: Vector,
-    /// What it waits for.
+    /// The vector that the transaction waits for.
     needs: Vector,
 }
 
@@ -123,7 +125,7 @@ struct Txn {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct State {
     txns: Vec<Txn>,
-    /// The last writer of each row, if any; at replay, of the image in it.
+    /// The last writer of each row, if any; at replay, of the row's image.
     writers: [Option<u8>; ROWS],
     durable: [u8; STREAMS],
     /// The power has failed, and replay has begun.
@@ -178,7 +180,7 @@ impl Predecessors {
         state.txns.push(Txn { op, stream, place, sources, raw, waw, stated, needs });
     }
 
-    /// Of some transactions, the last one in each stream.
+    /// The last of some transactions in each stream.
     fn highest(txns: &[Txn], chosen: Set) -> Set {
         (0..STREAMS as u8).fold(0, |set, stream| {
             let of_stream = members(chosen).filter(|n| txns[*n as usize].stream == stream);
@@ -212,7 +214,7 @@ impl Predecessors {
         let txn = &state.txns[n as usize];
         let needs_all = self.rules.mistake == Some(Mistake::OverwrittenIsNeeded);
         let listed = if needs_all { txn.raw | txn.waw } else { txn.raw };
-        // What is compressed has a vector, or nothing, to tell of the others.
+        // A compressed list has a vector, or nothing, to tell of the omitted records.
         Self::is_found(state, n)
             && covers(Self::durable(state), txn.stated)
             && members(listed).all(|n| self.is_live(state, n))
@@ -274,7 +276,7 @@ impl Predecessors {
         state.replays && Self::numbers(state).all(is_done)
     }
 
-    /// A row whose image is not that of its last recovered writer.
+    /// A row whose image is not by the row's last recovered writer.
     fn wrong_row(&self, state: &State) -> Option<usize> {
         let last = |row: usize| {
             let of_row = |n: &u8| state.txns[*n as usize].op.writes() == row;
@@ -305,7 +307,7 @@ impl Model for Predecessors {
             return;
         }
         if state.txns.len() < self.txns {
-            // The first one is in stream 1: streams are alike.
+            // The first transaction is in stream 1: streams are alike.
             let streams = if state.txns.is_empty() { 1 } else { STREAMS as u8 };
             for stream in 0..streams {
                 actions.extend(OPS.map(|op| Action::Run(op, stream)));

@@ -1,10 +1,10 @@
 //! The order in which records are replayed, and whether replay ends: items E2, E5 and E6 of
 //! docs/protocols.
 //!
-//! First a log is written, with some anchors; then it is replayed up to some ends. One log manager
-//! per stream decodes frames into a pool; workers take records out and run them. Records are
-//! commands: everything that conflicts with a command has to be replayed before it, in the order of
-//! the run. Dead records are judged correctly here; `judging` is about that.
+//! First a log is written, with some anchors; then the log is replayed up to some ends. One log
+//! manager per stream decodes frames into a pool; workers take records out and run them. Records
+//! are commands: all records that conflict with a command have to be replayed before it, in the
+//! order of the run. Dead records are judged correctly here; `judging` models judgement.
 
 mod cases;
 
@@ -15,7 +15,7 @@ use crate::history::{Frame, History, Op, Stamping};
 use crate::vector::{BOTTOM, LANES, Vector, covers, show};
 use stateright::{Model, Property};
 
-/// What a stream's component of the resolved vector (RLV) counts.
+/// The unit of a stream's component of the resolved vector (RLV).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Counted {
     /// Transactions that were enqueued (Taurus, algorithms 3 and 4).
@@ -24,14 +24,14 @@ pub enum Counted {
     EveryFrame,
 }
 
-/// How a worker learns what its pool has resolved.
+/// How a worker learns the resolved end of its pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Looking {
     /// In one atomic step with the rest.
     Atomically,
-    /// It sees that the pool is empty, and then reads maxLSN.
+    /// The worker sees that the pool is empty, and then reads maxLSN.
     PoolThenMax,
-    /// It reads maxLSN, and then looks at the pool.
+    /// The worker reads maxLSN, and then looks at the pool.
     MaxThenPool,
 }
 
@@ -46,11 +46,11 @@ pub struct Replay {
     pub anchors: usize,
     /// Number of workers of each pool.
     pub workers: usize,
-    /// What the resolved vector counts.
+    /// The unit of the resolved vector.
     pub counted: Counted,
-    /// Whether records that workers are running hold it back.
+    /// Whether records being run hold back the resolved vector.
     pub in_flight: bool,
-    /// How a worker learns what is resolved.
+    /// How a worker learns which frames are resolved.
     pub looking: Looking,
     /// Whether maxLSN is raised before the record is in the pool.
     pub raised_first: bool,
@@ -58,22 +58,22 @@ pub struct Replay {
     pub looks_idle: bool,
     /// Whether the tails of streams may be lost.
     pub losses: bool,
-    /// Whether it is checked that replay ends.
+    /// Whether the end of replay is checked.
     pub ends: bool,
 }
 
 /// The state of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum At {
-    /// It may take a record.
+    /// The worker may take a record.
     Idle,
-    /// It is running this record.
+    /// The worker is running this record.
     Running(u8),
-    /// It has run a record, and updates the resolved vector next.
+    /// The worker has run a record, and updates the resolved vector next.
     Ran,
-    /// It has read this maxLSN, and not yet read the pool.
+    /// The worker has read this maxLSN, and not yet read the pool.
     HasMax(u8),
-    /// It has seen an empty pool, and not yet read maxLSN.
+    /// The worker has seen an empty pool, and not yet read maxLSN.
     SawEmpty,
 }
 
@@ -90,10 +90,10 @@ pub struct State {
     pools: [Vec<u8>; LANES],
     max_lsn: Vector,
     resolved: Vector,
-    /// Workers, those of the first pool first.
+    /// Workers, the first pool's first.
     workers: Vec<At>,
     done: Vec<bool>,
-    /// A record that was taken too early, and one that it depends on.
+    /// A record that was taken too early, and a dependency of the record.
     early: Option<(u8, u8)>,
 }
 
@@ -102,13 +102,13 @@ pub struct State {
 pub enum Action {
     /// A transaction runs.
     Run(Op),
-    /// Everything becomes durable, and a stream gets an anchor that says so.
+    /// Everything becomes durable, and a stream gets an anchor with the durable positions.
     Anchor(usize),
-    /// Power fails; replay begins, with streams that end here.
+    /// Power fails; replay begins, with these ends of the streams.
     Crash(Vector),
     /// The log manager of a stream decodes a frame.
     Decode(usize),
-    /// It does its second step: enqueues the record, or raises maxLSN.
+    /// The log manager takes its second step: enqueues the record, or raises maxLSN.
     Complete(usize),
     /// A worker takes a record.
     Take(usize, u8),
@@ -147,7 +147,7 @@ impl Replay {
         covers(ends, txn.vector) && covers(ends, txn.logged)
     }
 
-    /// Enqueues the last decoded frame of a stream, if it is a live record.
+    /// Enqueues the last decoded frame of a stream, if the frame is a live record.
     fn enqueue(state: &mut State, lane: usize) {
         let frame = state.history.streams[lane][state.decoded[lane] as usize - 1];
         if let Frame::Record(number) = frame
@@ -164,7 +164,7 @@ impl Replay {
         live || self.counted == Counted::EveryFrame
     }
 
-    /// Raises maxLSN over the last decoded frame, if it counts.
+    /// Raises maxLSN over the last decoded frame, if the frame counts.
     fn raise(&self, state: &mut State, lane: usize) {
         if self.counts(state, lane) {
             state.max_lsn[lane] = state.decoded[lane];
@@ -252,7 +252,7 @@ impl Replay {
         }
     }
 
-    /// A live record that is never replayed: no step is left that could make it ready.
+    /// A live record that is never replayed: no remaining step could make the record ready.
     fn hangs(&self, state: &State) -> Option<u8> {
         let ends = state.ends?;
         let left = (0..state.done.len() as u8)

@@ -1,18 +1,18 @@
 //! The order of a client's commands: the item *Session order* of docs/protocols.
 //!
 //! Clients run commands on sessions, each of which appends to a stream of its own: a command writes
-//! the client's row, and may read the row of the other client; or reads that row alone. Vectors are
-//! Taurus's. A power cut may come after every step: the promise is checked in each state, for what
-//! would be recovered then. Left out: replies, anchors, and waiting. What a device keeps beyond
-//! what it has synced is a state in which more was synced.
+//! the client's row, and may read the row of the other client; or only reads the other client's
+//! row. Vectors are Taurus's. A power cut may come after every step: the promise is checked in each
+//! state, for the state recovered then. Left out: replies, anchors, and waits. A device that keeps
+//! more than the synced bytes equals a state with a longer sync.
 
 use crate::case::{Case, Rules};
 use crate::check::{Outcome, Protocol, explore};
 use stateright::{Model, Property};
 
-/// Clients, and rows, of which each client writes one.
+/// Clients, and rows: each client writes its own row.
 const CLIENTS: usize = 2;
-/// Sessions, and streams, of which each session writes one.
+/// Sessions, and streams: each session writes its own stream.
 const STREAMS: usize = 2;
 
 /// The model.
@@ -20,20 +20,20 @@ const STREAMS: usize = 2;
 pub struct SessionOrder {
     /// Number of commands of each client.
     pub commands: usize,
-    /// Whether a transaction follows what its order holds.
+    /// Whether a transaction follows the content of its order.
     pub follows: bool,
-    /// Whether each client has an order; otherwise each session has one.
+    /// Whether each client has an order; otherwise each session has an order.
     pub of_clients: bool,
-    /// Whether an order holds all that the last record needs; otherwise only its place.
+    /// Whether an order holds all needs of the last record; otherwise only the record's place.
     pub whole: bool,
-    /// Whether an order also holds what a command without a record has read.
+    /// Whether an order also holds the reads of a command without a record.
     pub with_reads: bool,
 }
 
-/// For each stream, the end of what is needed.
+/// For each stream, the end of the needed records.
 type Vector = [u8; STREAMS];
 
-/// A record, at the place that its index in the stream gives.
+/// A record, at the place given by its index in the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Record {
     needs: Vector,
@@ -42,9 +42,9 @@ struct Record {
 /// A command that has run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Ran {
-    /// Stream and end of its record, if it has one.
+    /// Stream and end of the command's record, if there is one.
     wrote: Option<(usize, u8)>,
-    /// Stream and end of the record of what it has read.
+    /// Stream and end of the record that wrote the row read.
     read: Option<(usize, u8)>,
 }
 
@@ -67,9 +67,9 @@ pub enum Action {
         client: usize,
         /// The session.
         session: usize,
-        /// Whether it writes the client's row.
+        /// Whether the command writes the client's row.
         writes: bool,
-        /// Whether it reads the other client's row.
+        /// Whether the command reads the other client's row.
         reads: bool,
     },
     /// A stream syncs one more frame.
@@ -96,7 +96,7 @@ impl State {
         self.needs(record).iter().zip(&self.durable).all(|(need, end)| need <= end)
     }
 
-    /// A client, and its command that is not there although a later one is.
+    /// A client, and its command that is missing although a later command is there.
     fn hole(&self) -> Option<(usize, usize)> {
         (0..CLIENTS).find_map(|client| {
             let ran = &self.ran[client];
@@ -119,7 +119,7 @@ impl SessionOrder {
     fn run(&self, state: &mut State, action: &Action) {
         let Action::Run { client, session, writes, reads } = *action else { unreachable!() };
         let order = if self.of_clients { client } else { session };
-        // What is durable is there after every power cut.
+        // Durable records survive every power cut.
         let mut needs = state.orders[order];
         for (need, end) in needs.iter_mut().zip(&state.durable) {
             *need = if *need <= *end { 0 } else { *need };

@@ -1,4 +1,4 @@
-//! Silo-R, which acknowledges transactions by epoch: an item of docs/protocols.
+//! Silo-R, with acknowledgement by epoch: an item of docs/protocols.
 //!
 //! A transaction belongs to an epoch and is acknowledged once the durable epoch has reached it. The
 //! durable epoch is the lowest of the epochs that the streams have closed. After a power cut, the
@@ -21,7 +21,7 @@ pub struct SiloR {
     pub idle_counts: bool,
     /// Whether a stream's closed epoch must be on disk before it counts.
     pub figure_durable: bool,
-    /// Whether the log continues above every epoch found on disk, not only above the durable one.
+    /// Whether the log continues above every epoch found on disk, not only above the durable epoch.
     pub above_all: bool,
     /// Whether the epochs in between, whose records do not count, are recorded.
     pub remembered: bool,
@@ -57,7 +57,7 @@ pub enum Action {
     Run(u8),
     /// The epoch ends.
     Advance,
-    /// A stream's records become durable; it closes all epochs before the current one.
+    /// A stream's records become durable; the stream closes all epochs before the current one.
     Flush(usize),
     /// The last epoch that a stream has closed is written to disk.
     WriteDown(usize),
@@ -81,7 +81,7 @@ impl SiloR {
         state.txns.iter().any(|txn| txn.stream as usize == lane)
     }
 
-    /// The lowest epoch of those that the streams state.
+    /// The lowest of the epochs stated by the streams.
     fn durable_epoch(&self, state: &State, says: [u8; STREAMS]) -> u8 {
         let takes_part = |lane: &usize| self.idle_counts || Self::used(state, *lane);
         (0..STREAMS).filter(takes_part).map(|lane| says[lane]).min().unwrap_or(0)

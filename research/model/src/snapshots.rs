@@ -1,14 +1,14 @@
-//! Snapshots: reading as of an epoch while others write. The item *snapshots* of docs/protocols.
+//! Snapshots: reads as of an epoch beside writers. The item *snapshots* of docs/protocols.
 //!
 //! Two writers overwrite both of two rows, again and again; two readers open snapshots, share them,
-//! read both rows and close them; epochs also end by themselves. Their steps interleave in every
-//! way. A version is kept, behind the row, if a snapshot may hold it. Links are never removed, and
-//! may refer to memory that is reused. It is reused as early as the rules allow: that is the worst
-//! for readers.
+//! read both rows and close the snapshots; epochs also end by themselves. Steps interleave in every
+//! way. A version is kept, behind the row, if a snapshot may hold the version. Links are never
+//! removed, and may refer to reused memory. Memory is reused as early as the rules allow: early
+//! reuse is worst for readers.
 //!
-//! Left out: rows that are inserted or deleted, aborts, checkpoints, snapshots that are ended
-//! because versions take too much memory, and what readers wait for in the log. Both rows have one
-//! lock, and a row is overwritten in one step; `reading` models how one is copied meanwhile.
+//! Left out: inserts and deletes of rows, aborts, checkpoints, snapshots that are ended because
+//! versions take too much memory, and waits of readers for the log. Both rows have one lock, and a
+//! row is overwritten in one step; `reading` models the copy of a row meanwhile.
 
 mod cases;
 mod reading;
@@ -25,7 +25,7 @@ const TRANSACTIONS: [u8; 2] = [2, 1];
 const SNAPSHOTS: [u8; 2] = [1, 2];
 /// How many epochs end by themselves.
 const ENDS: u8 = 1;
-/// The initial version and those of all transactions.
+/// The initial version and the versions of all transactions.
 const VERSIONS: usize = 4;
 /// An epoch above all others: no snapshot is open, or a slot is idle.
 const ABOVE_ALL: u8 = u8::MAX;
@@ -37,11 +37,11 @@ enum WriterStep {
     Enter,
     Lock,
     ReadEpoch,
-    /// Checks whether a snapshot below its epoch is open.
+    /// Checks whether a snapshot below the writer's epoch is open.
     Look,
-    /// Sets the flag *overwritten* if its epoch is above the newest snapshot.
+    /// Sets the flag *overwritten* if the writer's epoch is above the newest snapshot.
     Mark,
-    /// Keeps a row's version if a snapshot may hold it, and overwrites the row.
+    /// Keeps a row's version if a snapshot may hold the version, and overwrites the row.
     Install(u8),
     /// Unlocks the rows and leaves the slot.
     Leave,
@@ -52,13 +52,13 @@ enum WriterStep {
 enum ReaderStep {
     /// Notes how many snapshots were opened so far.
     Ask,
-    /// Shares the newest open snapshot, or publishes one of the current epoch.
+    /// Shares the newest open snapshot, or publishes a snapshot of the current epoch.
     Open,
     /// Clears the flag *overwritten*.
     Clear,
-    /// Checks that the epoch is still that of the snapshot, else publishes it again.
+    /// Checks that the epoch is still the snapshot's, else publishes the snapshot again.
     Check,
-    /// Ends the epoch, unless it has ended.
+    /// Ends the epoch, unless the epoch has ended.
     Advance,
     /// Waits until a writer's slot is idle or in a later epoch.
     Wait(u8),
@@ -70,14 +70,14 @@ enum ReaderStep {
 use ReaderStep::{Advance, Ask, Check, Clear, Close, Open, Read, Wait};
 use WriterStep::{Enter, Install, Leave, Lock, Look, Mark, ReadEpoch};
 
-/// A mistake that is no other order of steps.
+/// A mistake other than a different order of steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mistake {
     /// A version of the newest snapshot's own epoch is not kept.
     KeepsOnlyOlder,
-    /// Closing a snapshot publishes that none is open.
+    /// Closing a snapshot publishes that no snapshot is open.
     ForgetsOthers,
-    /// Memory is reused that is of no use to the newest snapshot.
+    /// Memory of no use to the newest snapshot is reused.
     ReusesBelowNewest,
     /// A snapshot is shared although a later one was opened.
     SharesAny,
@@ -97,7 +97,7 @@ const OURS: Order = Order {
     mistake: None,
 };
 
-/// Where a reader that publishes its snapshot again continues: behind [`Open`].
+/// The step at which a reader continues after a repeated publication: behind [`Open`].
 const PUBLISHED: u8 = 2;
 
 /// The model.
@@ -111,14 +111,14 @@ pub struct Snapshots {
 enum Kept {
     #[default]
     None,
-    /// The version, and the epoch in which it was overwritten.
+    /// The version, and the epoch in which the version was overwritten.
     Version { version: u8, end: u8 },
     /// The memory of a version was reused.
     Reused,
 }
 
-/// A row: its version, and those that were kept, oldest first. A version has the number of its
-/// transaction. The row's link refers to the last one that was kept, and so on.
+/// A row: its version, and the kept versions, oldest first. A version has the number of its
+/// transaction. The row's link refers to the last kept version, and so on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 struct Row {
     version: u8,
@@ -138,25 +138,25 @@ struct Writer {
     /// Transactions to run.
     left: u8,
     slot: u8,
-    /// The number of the transaction, in the order of their locks.
+    /// The number of the transaction, in lock order.
     number: u8,
-    /// Its epoch, or 0 if it has not read it.
+    /// The transaction's epoch, or 0 if not read yet.
     epoch: u8,
-    /// It has found a snapshot below its epoch.
+    /// The writer has found a snapshot below its epoch.
     keeps: bool,
 }
 
-/// What a reader looks at next.
+/// The next place for a reader to look at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Place {
     Row,
-    /// What the row's link refers to.
+    /// The target of the row's link.
     BehindRow,
-    /// What the link of this kept version refers to.
+    /// The target of the link of this kept version.
     Behind(u8),
 }
 
-/// What a reader has found that is wrong.
+/// The wrong find of a reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Found {
     Version(u8),
@@ -170,13 +170,13 @@ struct Reader {
     next: u8,
     /// Snapshots to ask for.
     left: u8,
-    /// How many snapshots had been opened when it asked.
+    /// The number of snapshots opened before the request.
     arrived: u8,
-    /// The highest epoch of a version in place when it asked.
+    /// The highest epoch of a version in place at the request.
     visible: u8,
-    /// The epoch of its snapshot, or 0.
+    /// The epoch of the reader's snapshot, or 0.
     epoch: u8,
-    /// The number of its snapshot.
+    /// The number of the reader's snapshot.
     number: u8,
     place: Place,
     wrong: Option<(u8, Found)>,
@@ -190,8 +190,8 @@ pub struct State {
     ended: u8,
     rows: [Row; 2],
     locked: bool,
-    /// How many transactions have locked the rows, and the epoch of each, or 0 if it has not read
-    /// it. Number 0 wrote the initial rows.
+    /// The number of transactions that have locked the rows, and the epoch of each, or 0 if the
+    /// transaction has not read the epoch. Number 0 wrote the initial rows.
     transactions: u8,
     epochs: [u8; VERSIONS],
     /// The lowest and the highest epoch of an open snapshot, as published.
@@ -221,7 +221,7 @@ const NOT_REUSED: &str = "no link into reused memory is followed";
 const RECENT: &str = "a snapshot holds all that was visible when its reader asked";
 
 impl State {
-    /// The last transaction whose epoch is not above this one.
+    /// The last transaction with an epoch up to the given epoch.
     fn last_up_to(&self, epoch: u8) -> u8 {
         let is_in = |number: &u8| {
             let own = self.epochs[*number as usize];
@@ -239,7 +239,7 @@ impl State {
         self.readers.iter().filter(|reader| reader.epoch != 0)
     }
 
-    /// What readers have found that is wrong, and the version that each should have found.
+    /// The wrong finds of readers, each behind the version that the reader should have found.
     fn wrong(&self) -> impl Iterator<Item = (u8, Found)> {
         self.readers.iter().filter_map(|reader| reader.wrong)
     }

@@ -1,11 +1,11 @@
 //! TicToc with command records and epochs: item "TicToc" of docs/protocols.
 //!
-//! Transactions read rows, look up a key that is missing, and write one row or insert the key. They
-//! commit in steps that interleave in every way, at timestamps as in the paper, and some commit
-//! late: although what they have read was overwritten. Three promises are checked: the histories
-//! are serializable; what replay relies on; and that a cut between epochs is a prefix of the serial
-//! order. Left out: weak memory (loom, in `concurrency/timestamps.rs`), removal of tombstones, and
-//! leaves that split.
+//! Transactions read rows, look up a missing key, and write one row or insert the key. They commit
+//! in steps that interleave in every way, at timestamps as in the paper. Some transactions commit
+//! late: although rows read were overwritten. Three promises are checked: the histories are
+//! serializable; the log has the orders that replay relies on; and a cut between epochs is a prefix
+//! of the serial order. Left out: weak memory (loom, in `concurrency/timestamps.rs`), removal of
+//! tombstones, and splits of leaves.
 
 mod cases;
 mod telling;
@@ -15,7 +15,7 @@ pub use cases::cases;
 use crate::vector::{BOTTOM, LANES, Vector, join};
 use stateright::{Model, Property};
 
-/// The rows a, b and c, and the row under the key k, which is missing at first.
+/// The rows a, b and c, and the row under the key k, at first missing.
 const ROWS: usize = 4;
 const K: u8 = 3;
 
@@ -24,11 +24,11 @@ const K: u8 = 3;
 pub struct TicTocRules {
     /// A late transaction logs data.
     late_logs_data: bool,
-    /// A transaction is late as well if another one holds a row that it has read.
+    /// A transaction is late as well if another transaction holds a row read.
     held_is_late: bool,
-    /// A command marks all that it has read, not only where it raises `rts`.
+    /// A command marks all rows read, not only rows whose `rts` it raises.
     marks_all: bool,
-    /// A transaction is late only in the epoch it began in.
+    /// A transaction is late only in the epoch of its beginning.
     same_epoch: bool,
     /// Gaps have timestamps.
     gaps_have_timestamps: bool,
@@ -42,8 +42,8 @@ const OURS: TicTocRules = TicTocRules {
     gaps_have_timestamps: true,
 };
 
-/// What a transaction does: reads up to two rows, then writes one. Reading K looks the key up, and
-/// writing K inserts it.
+/// The accesses of a transaction: reads of up to two rows, then one write. Reading K looks the key
+/// up, and writing K inserts the key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct TicTocProgram {
     reads: [Option<u8>; 2],
@@ -55,7 +55,7 @@ struct TicTocProgram {
 #[derive(Debug, Clone)]
 pub struct TicToc {
     rules: TicTocRules,
-    /// The programs that run at once, several sets of them.
+    /// The programs that run at once, several sets of programs.
     sets: Vec<Vec<TicTocProgram>>,
     /// How often the epoch ends, at most.
     epochs: u8,
@@ -65,23 +65,23 @@ pub struct TicToc {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 struct SeenVersion {
     version: u8,
-    /// Until when it is valid.
+    /// The last timestamp at which the version is valid.
     until: u8,
     epoch: u8,
-    /// Read as the absence of a key that has no row yet.
+    /// Read as the absence of a key without a row.
     is_gap: bool,
 }
 
-/// Where a transaction is.
+/// The next step of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Phase {
     /// About to read its first or second row.
     Read(u8),
-    /// About to find a place for the row that it inserts.
+    /// About to find a place for the row to insert.
     Place,
-    /// About to lock the row that it writes and to fold its stamps.
+    /// About to lock the row to write and to fold the row's stamps.
     Lock,
-    /// About to reserve its frame, as a command, and to mark what it has read.
+    /// About to reserve a frame, as a command, and to mark the rows read.
     Reserve,
     Validate,
     /// Valid, about to install and release.
@@ -100,12 +100,12 @@ struct TicTocTxn {
     at_least: u8,
     ts: u8,
     epoch: u8,
-    /// Whether it logs data because it is late.
+    /// Whether the transaction logs data because of lateness.
     is_data: bool,
-    /// Whether it was valid only in the past.
+    /// Whether the transaction was valid only in the past.
     was_late: bool,
     vector: Vector,
-    /// Its vector without its own position.
+    /// The vector without the transaction's own position.
     logged: Vector,
     end: u8,
     installed: u8,
@@ -127,7 +127,7 @@ struct TimedRow {
 pub struct TicTocState {
     txns: Vec<TicTocTxn>,
     rows: [TimedRow; ROWS],
-    /// Whether the key k has a row, which may have no version yet.
+    /// Whether the key k has a row, perhaps without a version yet.
     placed: bool,
     gap_wts: u8,
     gap_rts: u8,
@@ -169,7 +169,7 @@ impl TicTocTxn {
         .at_next_read(0)
     }
 
-    /// Goes on to the next row to read, or to what comes after.
+    /// Goes on to the next row to read, or to the step after the reads.
     fn at_next_read(mut self, from: usize) -> Self {
         let next = (from..2).find(|at| self.program.reads[*at].is_some());
         self.phase = match (next, self.program.writes) {
@@ -181,7 +181,7 @@ impl TicTocTxn {
         self
     }
 
-    /// The rows read, with what was seen, but for the one that it overwrites.
+    /// The rows read, with the version seen, except the row that the transaction overwrites.
     fn only_read(&self) -> impl Iterator<Item = (u8, SeenVersion)> + '_ {
         let pairs = self.program.reads.iter().zip(self.seen);
         let pairs = pairs.filter_map(|(row, seen)| row.map(|row| (row, seen)));
@@ -226,7 +226,7 @@ impl TicToc {
         *txn = txn.at_next_read(at + 1);
     }
 
-    /// Links the row of k. It inherits what the gap has.
+    /// Links the row of k. The row inherits the stamps of the gap.
     fn place(&self, state: &mut TicTocState, number: u8) {
         if !state.placed {
             state.placed = true;
@@ -254,7 +254,8 @@ impl TicToc {
         txn.phase = Phase::Reserve;
     }
 
-    /// Whether a row has another version than was read, or another transaction holds it.
+    /// Whether a row has another version than the version read, or another transaction holds the
+    /// row.
     fn is_late_for(&self, state: &TicTocState, number: u8, row: u8, seen: &SeenVersion) -> bool {
         let now = &state.rows[row as usize];
         let is_held = now.locked.is_some_and(|holder| holder != number);
@@ -300,7 +301,7 @@ impl TicToc {
             if seen.is_gap {
                 state.gap_rts = state.gap_rts.max(ts);
                 newest = state.epoch;
-                // A row that it has placed itself is its own.
+                // A row placed by the transaction itself is its own.
                 if state.placed {
                     return Self::abort(state, number);
                 }
@@ -332,7 +333,7 @@ impl TicToc {
             return Self::abort(state, number);
         }
         if late && !is_reader && !txn.is_data && self.rules.late_logs_data {
-            // Its frame as a command is void.
+            // The transaction's frame as a command is void.
             return Self::abort(state, number);
         }
         let own = &mut state.txns[number as usize];
@@ -364,7 +365,7 @@ impl TicToc {
         raw || waw || war
     }
 
-    /// Pairs of committed transactions of which the first precedes the second by a conflict.
+    /// Pairs of committed transactions. The first precedes the second by a conflict.
     fn conflicts(state: &TicTocState) -> Vec<(usize, usize)> {
         let done = |at: &usize| state.txns[*at].phase == Phase::Committed;
         let all: Vec<usize> = (0..state.txns.len()).filter(done).collect();
@@ -372,7 +373,7 @@ impl TicToc {
         pairs.filter(|(b, a)| b != a && Self::precedes(&state.txns[*b], &state.txns[*a])).collect()
     }
 
-    /// For each transaction, those that it precedes by a chain of conflicts.
+    /// For each transaction, the transactions that it precedes by a chain of conflicts.
     fn reach(state: &TicTocState) -> Vec<u32> {
         let mut reach = vec![0u32; state.txns.len()];
         for (b, a) in Self::conflicts(state) {
@@ -396,22 +397,23 @@ impl TicToc {
             .map(|(at, _)| at)
     }
 
-    /// Two transactions in the log whose order replay needs and does not learn.
+    /// Two logged transactions in an order that replay needs and does not learn.
     fn missed(state: &TicTocState) -> Option<(usize, usize)> {
         Self::conflicts(state).into_iter().find(|(b, a)| {
             let (before, after) = (&state.txns[*b], &state.txns[*a]);
             if before.end == 0 || after.end == 0 {
                 return false;
             }
-            // Data need not be replayed after what it was computed from, and reads nothing that has
-            // to be there; versions order the writers of a row.
+            // A data record need not be replayed after the writers of its inputs, and needs no
+            // version at replay; versions order the writers of a row.
             let reads = !before.is_data && Self::reads_before(before, after);
             let is_needed = reads || (!after.is_data && !Self::reads_before(before, after));
             is_needed && after.logged[before.program.stream as usize] < before.end
         })
     }
 
-    /// Whether `before` has read what `after` replaced, and nothing else relates the two.
+    /// Whether `before` has read the version that `after` replaced, and nothing else relates the
+    /// two.
     fn reads_before(before: &TicTocTxn, after: &TicTocTxn) -> bool {
         let (b, a) = (&before.program, &after.program);
         let raw =
@@ -419,7 +421,7 @@ impl TicToc {
         !(raw || b.writes.is_some() && b.writes == a.writes)
     }
 
-    /// A transaction that precedes one of an earlier epoch. Both are in the log.
+    /// A transaction that precedes a transaction of an earlier epoch. Both are in the log.
     fn no_prefix(state: &TicTocState) -> Option<(usize, usize)> {
         let reach = Self::reach(state);
         let logged: Vec<usize> =
@@ -438,7 +440,7 @@ impl Model for TicToc {
     type Action = TicTocAction;
 
     fn init_states(&self) -> Vec<TicTocState> {
-        // Versions that are valid for a while: otherwise it takes more transactions to be late.
+        // Versions that are valid for a while: otherwise lateness takes more transactions.
         let row = |rts| TimedRow { epoch: 1, rts, ..TimedRow::default() };
         let state = |set: &Vec<TicTocProgram>| TicTocState {
             txns: set.iter().copied().map(TicTocTxn::new).collect(),

@@ -1,13 +1,13 @@
 //! Reading and committing at one timestamp, drawn at the beginning: item "Timestamp order" of
 //! docs/protocols.
 //!
-//! Transactions draw their timestamps, read rows, mark rows, and write them at commit. Their steps
-//! interleave in every way, with those of a snapshot, which ends an epoch, and of the removal of a
-//! row from its index. Row a is in its index; row b is not at first: a transaction that looks for
-//! it finds the gap. The log is one stream. Four promises are checked: a transaction has read the
-//! newest versions below its timestamp; a snapshot holds all that commits up to its epoch; and
-//! replay with one version of each row runs commands on what they have read, and leaves the same
-//! rows.
+//! Transactions draw their timestamps, read rows, mark rows, and write the marked rows at commit.
+//! Their steps interleave in every way, with the steps of a snapshot, which ends an epoch, and of
+//! the removal of a row from its index. Row a is in the index; row b is not at first: a transaction
+//! that looks for b finds the gap. The log is one stream. Four promises are checked: a transaction
+//! has read the newest versions below its timestamp; a snapshot holds all commits up to its epoch;
+//! and replay with one version of each row runs commands on the rows of the original run, and
+//! yields the same rows.
 //!
 //! Left out: which versions are kept (see `versions`; here all are), and weak memory.
 
@@ -19,19 +19,19 @@ pub use cases::cases;
 
 use stateright::{Model, Property};
 
-/// The rows a and b, and the gap that b is in until it is inserted.
+/// The rows a and b. Row b is in a gap until b is inserted.
 const ROWS: usize = 2;
 const B: usize = 1;
 /// The mark of the thread that removes b from its index.
 const SWEEPER: u8 = 9;
 
-/// What a transaction does with a row.
+/// An access of a transaction to a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum OrderedAccess {
     Read(u8),
-    /// Marks the row, to be written at commit; b is inserted if it is not in its index.
+    /// Marks the row, to be written at commit; b is inserted if b is not in its index.
     Mark(u8),
-    /// Marks the row, sees what is in it, and does not write it.
+    /// Marks the row, reads the row, and does not write the row.
     Visit(u8),
     /// Marks the row, and the transaction fails.
     MarkAndFail(u8),
@@ -60,7 +60,7 @@ enum OrderMistake {
 #[derive(Debug, Clone)]
 pub struct TimestampOrder {
     mistake: Option<OrderMistake>,
-    /// The transactions that run, several sets of them.
+    /// Several sets of transactions to run.
     sets: Vec<Vec<Accesses>>,
     /// A snapshot is opened.
     has_snapshot: bool,
@@ -72,7 +72,7 @@ pub struct TimestampOrder {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum OrderPhase {
     Begin,
-    /// Looks the row of its next access up.
+    /// Looks up the row of the next access.
     LookUp,
     /// Raises the last reader of the row, or of the gap.
     MarkRead,
@@ -80,22 +80,22 @@ enum OrderPhase {
     Look,
     /// Reads the newest version that is not later.
     Take,
-    /// Looks whether the gap is as it was.
+    /// Looks whether the gap is unchanged.
     CheckGap,
-    /// Takes over the last reader of the gap that it has inserted the row into.
+    /// Takes over the last reader of the gap that the row was inserted into.
     Inherit,
     /// Enters the current epoch, to commit.
     Enter,
-    /// Asks whether its own epoch is closed.
+    /// Asks whether the transaction's own epoch is closed.
     AskClosed,
-    /// Raises the last readers of the rows that it has marked and does not write.
+    /// Raises the last readers of the marked rows that are not written.
     ProtectUnwritten,
-    /// Compares the last readers of the rows that it overwrites.
+    /// Compares the last readers of the rows to overwrite.
     CheckReaders,
-    /// Decides whether it logs a command.
+    /// Decides whether the transaction logs a command.
     Decide,
     Place,
-    /// A command that has its place decides whether it is late.
+    /// A command with a place in the log decides whether the command is late.
     Confirm,
     Install,
     Unmark,
@@ -105,7 +105,7 @@ enum OrderPhase {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum OrderDecision {
     Open,
-    /// It commits, if it has not committed yet.
+    /// The transaction commits, if it has not committed yet.
     Valid,
     Failed,
 }
@@ -114,39 +114,39 @@ enum OrderDecision {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct OrderTxn {
     accesses: Accesses,
-    /// Its next access.
+    /// The next access.
     at: u8,
     phase: OrderPhase,
     ts: u8,
     epoch: u8,
-    /// The epoch that it has entered to commit, or 0.
+    /// The epoch entered to commit, or 0.
     entered: u8,
-    /// By row, the version that it has read.
+    /// By row, the version read.
     found: [Option<u8>; ROWS],
-    /// The version of the gap in which it has not found b.
+    /// The version of the gap in which b was not found.
     gap: Option<u8>,
-    /// How often b had been removed from its index when it found b there.
+    /// How often b had been removed from its index when b was found there.
     removals: u8,
     is_command: bool,
     decision: OrderDecision,
-    /// Its place in the log, or 0.
+    /// The transaction's place in the log, or 0.
     place: u8,
 }
 
 /// A row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 struct OrderedRow {
-    /// Whether it is in its index.
+    /// Whether the row is in its index.
     is_there: bool,
-    /// It was inserted, and has not inherited from its gap yet.
+    /// The row was inserted, and has not inherited from its gap yet.
     is_locked: bool,
     is_dead: bool,
     /// The version in place: the timestamp of its writer.
     version: u8,
-    /// All its versions: a bit for each timestamp.
+    /// All versions of the row: a bit for each timestamp.
     versions: u8,
     last_read: u8,
-    /// The transaction that has it marked, from 1, or 0.
+    /// The transaction that has marked the row, from 1, or 0.
     marked: u8,
 }
 
@@ -180,15 +180,15 @@ pub struct OrderState {
     removals: u8,
     /// The last epoch that is closed.
     closed: u8,
-    /// By timestamp, the epoch in which it was drawn.
+    /// By timestamp, the epoch in which the timestamp was drawn.
     epochs: [u8; 5],
     rows: [OrderedRow; ROWS],
     gap: OrderedGap,
     txns: Vec<OrderTxn>,
-    /// How many places of the log are taken.
+    /// The number of places taken in the log.
     appended: u8,
     snapshot: Background,
-    /// What the snapshot has read.
+    /// The versions that the snapshot has read.
     snapshot_read: Option<[u8; ROWS]>,
     sweeper: Background,
 }
@@ -226,8 +226,8 @@ impl OrderTxn {
 }
 
 impl OrderState {
-    /// A transaction that has read a version of a row, and one that has committed a later version
-    /// below it.
+    /// A transaction that has read a version of a row, the row, and a later version committed below
+    /// the reader's timestamp.
     fn missed(&self) -> Option<(usize, usize, u8)> {
         self.txns.iter().enumerate().find_map(|(number, txn)| {
             (0..ROWS).find_map(|row| {
@@ -239,19 +239,19 @@ impl OrderState {
         })
     }
 
-    /// A row of which the snapshot lacks a version of its epoch, and that version.
+    /// A row of which the snapshot lacks a version of its epoch, and the version.
     fn unseen(&self) -> Option<(usize, u8)> {
         let read = self.snapshot_read?;
         (0..ROWS).find_map(|row| {
             let mut commits = self.txns.iter().filter(|txn| txn.commits_to(row));
-            // It has closed the first epoch.
+            // The snapshot has closed the first epoch.
             let unseen = commits.find(|txn| txn.epoch <= 1 && txn.ts > read[row])?;
             Some((row, unseen.ts))
         })
     }
 
-    /// Replays the log with one version of each row. Returns that, and a command that has not found
-    /// a version that it has read: its number, the row, and the version that it finds instead.
+    /// Replays the log with one version of each row. Returns the rows, and a command that misses a
+    /// version read in the original run: its number, the row, and the version found instead.
     fn replay(&self) -> ([u8; ROWS], Option<(usize, usize, u8)>) {
         let mut rows = [0; ROWS];
         for place in 1..=self.appended {
@@ -276,7 +276,7 @@ impl OrderState {
         self.txns.iter().all(|txn| txn.phase == OrderPhase::Over)
     }
 
-    /// Whether replay leaves other rows than those in place.
+    /// Whether replay yields other rows than the rows in place.
     fn ends_otherwise(&self) -> bool {
         self.are_over() && self.replay().0 != self.rows.map(|row| row.version)
     }

@@ -1,8 +1,9 @@
 //! The order in which transactions enter the queues of their partitions: item Turns of
 //! docs/protocols.
 //!
-//! Each partition has a queue. A transaction enters those of its partitions in ascending order, and
-//! leaves all when it is first in each. It is *placed* once it waits to enter no more.
+//! Each partition has a queue. A transaction enters the queues of its partitions in ascending
+//! order, and leaves all when first in each. A transaction is *placed* once no queue is left to
+//! enter.
 
 use crate::case::{Case, Rules};
 use crate::check::{Outcome, Protocol, explore};
@@ -11,9 +12,9 @@ use stateright::{Model, Property};
 /// How long a transaction waits for its predecessor in a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Following {
-    /// Until that one is placed or gone, in each queue.
+    /// Until the predecessor is placed or gone, in each queue.
     EachQueue,
-    /// The same, but not in its last queue, after which it enters no other.
+    /// As `EachQueue`, but without a wait in the last queue.
     AllButLast,
     /// Not at all.
     Never,
@@ -28,12 +29,13 @@ pub struct Turns {
     pub transactions: &'static [&'static [usize]],
 }
 
-/// How far a transaction is.
+/// The progress of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Progress {
-    /// It stands in this many queues, and may enter the next one.
+    /// The transaction stands in this many queues, and may enter the next queue.
     In(usize),
-    /// It stands in this many, and waits for this one to be placed or gone.
+    /// The transaction stands in this many queues, and waits until this predecessor is placed or
+    /// gone.
     Follows(usize, usize),
     Placed,
     Gone,
@@ -51,9 +53,9 @@ pub struct State {
 pub enum Action {
     /// A transaction enters its next queue.
     Enter(usize),
-    /// It finds its predecessor placed, or gone.
+    /// The transaction finds its predecessor placed, or gone.
     GoOn(usize),
-    /// It runs, and leaves all queues.
+    /// The transaction runs, and leaves all queues.
     Run(usize),
 }
 
@@ -65,7 +67,7 @@ impl Turns {
         queues.iter().all(|&queue| state.queues[queue].first() == Some(&transaction))
     }
 
-    /// Where a transaction is that stands in `entered` queues, and has nothing to wait for.
+    /// The progress of a transaction that stands in `entered` queues, and has nothing to wait for.
     fn after(&self, transaction: usize, entered: usize) -> Progress {
         if entered == self.transactions[transaction].len() {
             Progress::Placed

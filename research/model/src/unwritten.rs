@@ -1,10 +1,10 @@
 //! Readers of an unwritten table leave no read stamps on its rows: the item *unwritten tables* of
 //! docs/protocols.
 //!
-//! Transactions read one row of the table or overwrite one, and commit in steps that interleave in
+//! Transactions read or overwrite one row of the table, and commit in steps that interleave in
 //! every way, with each other and with housekeeping. The property that replay relies on is checked:
-//! a writer of a row has the positions of its readers in its vector. Dependencies between writers
-//! are left to the model of E4.
+//! a writer of a row has the positions of the row's readers in its vector. Dependencies between
+//! writers are left to the model of E4.
 
 use crate::case::{Case, Rules};
 use crate::check::{Outcome, Protocol, explore};
@@ -20,19 +20,19 @@ const QUIET: u8 = 2;
 /// A step of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Step {
-    /// Reads its row.
+    /// Reads a row.
     Read,
-    /// Reserves its frame in its stream.
+    /// Reserves a frame in the transaction's stream.
     Reserve,
-    /// Sets the bit that says that readers of its stream leave no read stamps.
+    /// Sets the bit that says that readers of the stream leave no read stamps.
     SetBit,
-    /// A reader checks the table's phase, and stamps its row unless the table is unwritten.
+    /// A reader checks the table's phase, and stamps the row unless the table is unwritten.
     Look,
     /// Checks whether the row is unchanged and unlocked.
     Validate,
-    /// Locks the row that it overwrites.
+    /// Locks the row to overwrite.
     Lock,
-    /// A writer checks the table's phase until it knows what it depends on.
+    /// A writer checks the table's phase until its dependencies are known.
     Follow,
     /// Folds the read stamps of the row.
     Fold,
@@ -66,7 +66,7 @@ enum Phase {
     Written,
 }
 
-/// What a transaction does.
+/// The access of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Program {
     writes: bool,
@@ -90,9 +90,9 @@ struct Txn {
     version: u8,
     vector: Vector,
     end: u8,
-    /// It left no read stamp.
+    /// The transaction left no read stamp.
     spared: bool,
-    /// Set while it changes the table's phase: the positions that it has read for the floor.
+    /// Set during a change of the table's phase: the positions read for the floor.
     floor: Option<Vector>,
     aborted: bool,
 }
@@ -140,7 +140,7 @@ impl Unwritten {
         !txn.aborted && self.step(txn).is_none()
     }
 
-    /// A reader, and a writer that overwrote what it read without having its position.
+    /// A reader, and a writer that overwrote the row read without having the reader's position.
     fn missed(&self, state: &State) -> Option<(usize, usize)> {
         let committed = |writes: bool| {
             let all = state.txns.iter().enumerate();
@@ -165,7 +165,7 @@ impl Unwritten {
             .any(|reader| reader.version < state.rows[reader.program.row as usize].version)
     }
 
-    /// A writer checks the table's phase. Returns true when it knows what it depends on.
+    /// A writer checks the table's phase. Returns true when the writer's dependencies are known.
     fn follow(&self, state: &mut State, at: usize) -> bool {
         let spared = |appended: Vector, bits: [bool; LANES]| {
             std::array::from_fn(|lane| if bits[lane] { appended[lane] } else { 0 })

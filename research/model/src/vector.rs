@@ -1,4 +1,4 @@
-//! LSN vectors of up to three streams, whose frames are one position long.
+//! LSN vectors of up to three streams, with frames that are one position long.
 
 /// Maximum number of streams in a model.
 pub const LANES: usize = 3;
@@ -14,7 +14,7 @@ pub fn join<const N: usize>(a: [u8; N], b: [u8; N]) -> [u8; N] {
     std::array::from_fn(|lane| a[lane].max(b[lane]))
 }
 
-/// Whether no component of `lower` is above that of `upper`.
+/// Whether each component of `lower` is at most the component of `upper`.
 pub fn covers<const N: usize>(upper: [u8; N], lower: [u8; N]) -> bool {
     (0..N).all(|lane| lower[lane] <= upper[lane])
 }

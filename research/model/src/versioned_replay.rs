@@ -2,13 +2,14 @@
 //!
 //! Transactions read a row as of the clock at their beginning, mark a row, draw a timestamp,
 //! validate, state a floor, take a place in one of two streams, and write the row. Then the process
-//! ends, at any moment, perhaps after a checkpoint, and the log is replayed in every order that the
-//! vectors allow. Two promises are checked: a command finds the version that it has read, and the
-//! versions of a row are replayed in their order.
+//! ends, at any moment, perhaps after a checkpoint, and the log is replayed in every order allowed
+//! by the vectors. Two promises are checked: a command finds the version of its original read, and
+//! the versions of a row are replayed in their order.
 //!
-//! Every record that has its place is durable: `judging` models which are. How readers and writers
-//! find each other is modelled by `versions`: here each of these steps is one. Every record states
-//! a floor. Versions are forgotten as early as the rules allow: that is the worst for commands.
+//! Every record with a place is durable: `judging` models durability. `versions` models how readers
+//! and writers find each other: here each step of that search is atomic. Every record states a
+//! floor. Versions are forgotten as early as the rules allow: early forgetting is worst for
+//! commands.
 
 mod cases;
 mod telling;
@@ -24,7 +25,7 @@ const SECOND_EPOCH: u8 = 4;
 /// Above all timestamps.
 const ALL: u8 = u8::MAX;
 
-/// What a transaction does: it may read a row, and writes one.
+/// The accesses of a transaction: perhaps a read of a row, and a write of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct ReadAndWrite {
     reads: Option<u8>,
@@ -34,21 +35,21 @@ struct ReadAndWrite {
 /// The version that a replayed command finds of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum FoundAtReplay {
-    /// The newest one.
+    /// The newest version.
     Newest,
-    /// The newest one up to its own timestamp.
+    /// The newest version up to the command's own timestamp.
     AsOfCommit,
-    /// The newest one up to the timestamp as of which it has read.
+    /// The newest version up to the timestamp of the command's reads.
     AsOfBeginning,
 }
 
-/// Up to which timestamp older versions are forgotten.
+/// The timestamp up to which older versions are forgotten.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Forgetting {
     Never,
-    /// Each one when the next one is replayed.
+    /// Each version at the replay of the next version.
     AtOnce,
-    /// Up to the lowest floor of the streams that go on.
+    /// Up to the lowest floor of the unfinished streams.
     BelowFloor,
 }
 
@@ -59,16 +60,16 @@ enum VersionedReplayMistake {
     FloorIsClock,
     /// The common floor is the highest of all streams.
     HighestFloor,
-    /// A command that has read as of another epoch than its own is replayed.
+    /// A command is replayed although its reads are as of another epoch than its own.
     StraddlingCommands,
-    /// A command does not follow the writer of what it has read.
+    /// A command does not follow the writer of the version read.
     OverlookReads,
 }
 
 /// The rules.
 #[derive(Debug, Clone, Copy)]
 struct VersionedReplayRules {
-    /// Transactions are valid although what they have read was overwritten.
+    /// Transactions are valid although rows that they have read were overwritten.
     snapshot_isolation: bool,
     found: FoundAtReplay,
     forgetting: Forgetting,
@@ -95,7 +96,7 @@ const OF_SNAPSHOTS: VersionedReplayRules = VersionedReplayRules {
 #[derive(Debug, Clone)]
 pub struct VersionedReplay {
     rules: VersionedReplayRules,
-    /// The transactions that run, several sets of them.
+    /// Several sets of transactions to run.
     sets: Vec<Vec<ReadAndWrite>>,
 }
 
@@ -120,19 +121,19 @@ struct LoggedTxn {
     program: ReadAndWrite,
     phase: LoggedPhase,
     as_of: u8,
-    /// The version that it has read.
+    /// The version read.
     found: u8,
-    /// Its timestamp, or 0.
+    /// The transaction's timestamp, or 0.
     tid: u8,
     floor: u8,
     is_command: bool,
     stream: usize,
-    /// Where its record ends, or 0.
+    /// The end of the record, or 0.
     end: u8,
-    /// What it follows.
+    /// The records that the transaction follows.
     follows: Vector,
     is_replayed: bool,
-    /// What it has found at replay instead of what it had read: a version, or none.
+    /// The version found at replay in place of the original one: a version, or none.
     finds_instead: Option<Option<u8>>,
     /// A later version of the row was replayed before.
     is_out_of_order: bool,
@@ -157,7 +158,7 @@ impl LoggedTxn {
         }
     }
 
-    /// Whether it has a row marked.
+    /// Whether the transaction has marked a row.
     fn has_marked(&self, row: u8) -> bool {
         use LoggedPhase as P;
         let has_mark =
@@ -165,7 +166,7 @@ impl LoggedTxn {
         has_mark && self.program.writes == row
     }
 
-    /// Whether it has a timestamp, and no place yet.
+    /// Whether the transaction has a timestamp, and no place yet.
     fn commits(&self) -> bool {
         use LoggedPhase as P;
         matches!(self.phase, P::Validate | P::StateFloor | P::Place)
@@ -175,7 +176,7 @@ impl LoggedTxn {
         self.as_of < SECOND_EPOCH && self.tid >= SECOND_EPOCH
     }
 
-    /// Its record's vector, with its own position.
+    /// The record's vector, with the record's own position.
     fn vector(&self) -> Vector {
         let mut own = BOTTOM;
         own[self.stream] = self.end;
@@ -190,7 +191,7 @@ pub struct VersionedReplayState {
     txns: Vec<LoggedTxn>,
     /// Replay has begun.
     replays: bool,
-    /// It has begun with a checkpoint of the first epoch.
+    /// Replay has begun with a checkpoint of the first epoch.
     from_checkpoint: bool,
 }
 
@@ -205,7 +206,7 @@ pub enum VersionedReplayAction {
     NextEpoch,
     /// The process ends, and replay begins.
     Crash,
-    /// The same after a checkpoint of the first epoch.
+    /// The process ends after a checkpoint of the first epoch, and replay begins.
     CrashAfterCheckpoint,
     /// The record of a transaction is replayed.
     Replay(u8),
@@ -229,7 +230,7 @@ impl VersionedReplayState {
         self.newest(row, up_to).map_or(0, |txn| txn.tid)
     }
 
-    /// The records of a stream, in its order.
+    /// The records of a stream, in stream order.
     fn records(&self, stream: usize) -> Vec<&LoggedTxn> {
         let in_stream = |txn: &&LoggedTxn| txn.end > 0 && txn.stream == stream;
         let mut records: Vec<_> = self.txns.iter().filter(in_stream).collect();
@@ -237,7 +238,7 @@ impl VersionedReplayState {
         records
     }
 
-    /// Up to where each stream is replayed.
+    /// The position up to which each stream is replayed.
     fn resolved(&self) -> Vector {
         let mut resolved = BOTTOM;
         for (stream, to) in resolved.iter_mut().enumerate().take(STREAMS) {
@@ -247,7 +248,7 @@ impl VersionedReplayState {
         resolved
     }
 
-    /// The timestamp up to which versions are forgotten where a later one is there.
+    /// The timestamp up to which versions with a successor are forgotten.
     fn forgotten_up_to(&self, rules: &VersionedReplayRules) -> u8 {
         match rules.forgetting {
             Forgetting::Never => return 0,
@@ -268,8 +269,8 @@ impl VersionedReplayState {
         }
     }
 
-    /// What a command finds of the row that it has read. `None`: it was forgotten, or the
-    /// checkpoint did not have it.
+    /// Returns the version found by a command at replay of its read. `None`: the version was
+    /// forgotten, or the checkpoint lacks the version.
     fn finds(&self, rules: &VersionedReplayRules, txn: &LoggedTxn, row: u8) -> Option<u8> {
         let up_to = match rules.found {
             FoundAtReplay::Newest => ALL,
@@ -290,7 +291,8 @@ impl VersionedReplayState {
         others.any(|(_, it)| it.has_marked(row) && it.tid > 0 && it.tid <= tid)
     }
 
-    /// Whether all that have timestamps of the first epoch, and others will not, are over.
+    /// Whether all transactions with timestamps of the first epoch are over, and no transaction can
+    /// still draw such a timestamp.
     fn may_have_checkpoint(&self) -> bool {
         let is_over = |txn: &LoggedTxn| {
             txn.tid == 0
@@ -314,7 +316,7 @@ impl VersionedReplayState {
 }
 
 impl VersionedReplay {
-    /// The next step of a transaction but for taking its place.
+    /// The next step of a transaction, except the step that takes a place.
     fn step(&self, state: &mut VersionedReplayState, number: usize) {
         let mut txn = state.txns[number];
         let ReadAndWrite { reads, writes } = txn.program;
@@ -362,7 +364,7 @@ impl VersionedReplay {
         state.txns[number] = txn;
     }
 
-    /// What a record states: nothing that gets its place later reads below this at replay.
+    /// The floor of a record: no record placed later reads below the floor at replay.
     fn floor(&self, state: &VersionedReplayState) -> u8 {
         let of_epoch = if state.clock >= SECOND_EPOCH { SECOND_EPOCH } else { 0 };
         let above = if self.rules.snapshot_isolation { of_epoch } else { state.clock };

@@ -1,13 +1,14 @@
 //! Reading as of a timestamp, and committing at another: item "Hekaton" of docs/protocols.
 //!
-//! Sessions run transactions that read rows as of a timestamp, mark one row, and write it. Their
-//! steps interleave in every way. The log is one stream. Four promises are checked: reads are as of
-//! the timestamp; what is read is kept; histories are serial by timestamp, or those of snapshot
-//! isolation; and replay with one version of each row runs commands on what they have read. A
-//! version that was kept is dropped as early as the rules allow: that is the worst for readers.
+//! Sessions run transactions, which read rows as of a timestamp, mark one row, and write the marked
+//! row. Transactions interleave step by step in every way. The log is one stream. Four promises are
+//! checked: reads are as of the timestamp; versions that are read are kept; histories are serial by
+//! timestamp, or obey snapshot isolation; and replay with one version of each row runs commands on
+//! the rows of the original run. A kept version is dropped as early as the rules allow: early drops
+//! are worst for readers.
 //!
-//! Left out: rows that are inserted or deleted, epochs, and weak memory. A row is kept and
-//! overwritten in one step; `snapshots` models how it is read meanwhile.
+//! Left out: inserts and deletes of rows, epochs, and weak memory. A row is kept and overwritten in
+//! one step; `snapshots` models reads of the row meanwhile.
 
 mod cases;
 mod steps;
@@ -20,7 +21,7 @@ use stateright::{Model, Property};
 /// The rows a and b.
 const ROWS: usize = 2;
 const SLOTS: usize = 3;
-/// The initial version, and how many others are overwritten at most.
+/// The initial version, and the greatest number of overwritten versions.
 const VERSIONS: usize = 4;
 
 /// An access to a row.
@@ -31,16 +32,16 @@ enum Access {
     Mark(u8),
 }
 
-/// What a transaction does.
+/// The accesses of a transaction, and its slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct VersionsProgram {
-    /// The slot of its session, which runs one transaction after another.
+    /// The slot of the session, which runs transactions in sequence.
     slot: u8,
     accesses: &'static [Access],
 }
 
 impl VersionsProgram {
-    /// The row that it writes.
+    /// The row that the transaction writes.
     fn writes(&self) -> Option<u8> {
         self.accesses.iter().find_map(|access| match access {
             Access::Mark(row) => Some(*row),
@@ -52,16 +53,16 @@ impl VersionsProgram {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Isolation {
     Serializable,
-    /// What was read may be overwritten at commit.
+    /// Rows read may be overwritten by the time of the commit.
     Snapshot,
 }
 
-/// What histories are held against.
+/// The criterion for histories.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum HeldAgainst {
     /// The serial order of the timestamps.
     SerialOrder,
-    /// Snapshot isolation: of two transactions that overlap, one fails if both write a row.
+    /// Snapshot isolation: of two overlapping transactions, one fails if both write a row.
     SnapshotIsolation,
 }
 
@@ -72,17 +73,17 @@ enum VersionsMistake {
     DrawBeforeSaying,
     BoundAsTimestamp,
     OverlookReaders,
-    /// Versions are dropped that only one that has announced a bound may want.
+    /// Versions that only a transaction with an announced bound may want are dropped.
     OverlookBounds,
     OverlookPreparing,
     ValidateInPlaceOnly,
     VersionBeforeHolder,
-    /// What was overwritten does not make a transaction late.
+    /// An overwritten row does not make its reader late.
     OverwrittenIsNotLate,
-    /// What another one holds does not make a transaction late.
+    /// A row held by another transaction does not make its reader late.
     HeldIsNotLate,
     OverwriteNewer,
-    /// A transaction does not notice that it was ended when it had announced a bound only.
+    /// A transaction does not notice its end if it had announced a bound only.
     OverlookEndedBound,
 }
 
@@ -91,7 +92,7 @@ enum VersionsMistake {
 struct VersionsRules {
     isolation: Isolation,
     held_against: HeldAgainst,
-    /// Room for versions is short, once: those that want one are ended.
+    /// Room for versions is short, once: transactions that want a version are ended.
     is_short: bool,
     mistake: Option<VersionsMistake>,
 }
@@ -107,18 +108,18 @@ const OURS: VersionsRules = VersionsRules {
 #[derive(Debug, Clone)]
 pub struct Versions {
     rules: VersionsRules,
-    /// The transactions that run, several sets of them.
+    /// Several sets of transactions to run.
     sets: Vec<Vec<VersionsProgram>>,
 }
 
-/// Where a transaction is: its next step.
+/// The next step of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum VersionsPhase {
-    /// Announces a bound, which is the clock.
+    /// Announces a bound: the clock.
     Announce,
-    /// Reads the clock: what it reads as of.
+    /// Reads the clock: the timestamp of the reads.
     ReadClock,
-    /// Says exactly what it reads as of.
+    /// Publishes the exact timestamp of the reads.
     SayExactly,
     /// Looks at the mark of the row of this access.
     Look(u8),
@@ -127,37 +128,37 @@ enum VersionsPhase {
     /// Reads the row, or a version that was kept.
     Take(u8),
     Mark(u8),
-    /// Says that it draws a timestamp.
+    /// Says that the transaction draws a timestamp.
     SayDrawing,
     Draw,
-    /// Says which timestamp it has drawn.
+    /// Publishes the drawn timestamp.
     SayDrawn,
-    /// Decides whether it logs a command.
+    /// Decides whether the transaction logs a command.
     Decide,
-    /// Takes its place in the log.
+    /// Takes a place in the log.
     Place,
-    /// Looks at the mark of a row that it has read.
+    /// Looks at the mark of a row read.
     Holder(u8),
-    /// Looks at the slot that has marked that row.
+    /// Looks at the slot that has marked the row.
     AskHolder(u8),
-    /// Looks at the version of that row.
+    /// Looks at the version of the row.
     Check(u8),
     FindReaders,
-    /// Keeps the row if a reader wants it, and overwrites it.
+    /// Keeps the row if a reader wants the old version, and overwrites the row.
     Install,
     Unmark,
-    /// Sets its slot to idle.
+    /// Sets the transaction's slot to idle.
     Leave,
     Over,
 }
 
-/// What a transaction has found of a row.
+/// The version of a row that a transaction has found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum FoundVersion {
     Unread,
     InPlace(u8),
     Kept(u8),
-    /// No version was there: the one that it needed was not kept.
+    /// No version: the needed version was not kept.
     Nothing,
 }
 
@@ -173,7 +174,7 @@ impl FoundVersion {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Decision {
     Open,
-    /// It commits, if it has not committed yet.
+    /// The transaction commits, if it has not committed yet.
     Valid,
     Failed,
 }
@@ -185,21 +186,21 @@ struct VersionsTxn {
     phase: VersionsPhase,
     bound: u8,
     as_of: u8,
-    /// The timestamp of its commit, or 0.
+    /// The timestamp of the commit, or 0.
     tid: u8,
     found: [FoundVersion; ROWS],
-    /// The slot that it has found in a mark, and looks at next.
+    /// The slot found in a mark, to be looked at next.
     owner: u8,
     is_command: bool,
     is_late: bool,
     decision: Decision,
-    /// Its place in the log, or 0.
+    /// The transaction's place in the log, or 0.
     place: u8,
-    /// It has found a reader that wants what it overwrites.
+    /// A reader was found that wants the version to be overwritten.
     keeps: bool,
 }
 
-/// What a slot says of the timestamp of reads.
+/// The timestamp of reads in a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum SlotReads {
     Idle,
@@ -207,7 +208,7 @@ enum SlotReads {
     AsOf(u8),
 }
 
-/// What a slot says of the timestamp of a commit.
+/// The timestamp of a commit in a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum SlotCommits {
     No,
@@ -219,7 +220,7 @@ enum SlotCommits {
 struct ActiveSlot {
     reads: SlotReads,
     commits: SlotCommits,
-    /// What `reads` was when the transaction was ended that had said so, or idle.
+    /// The value of `reads` when the transaction that had set `reads` was ended, or idle.
     ended: SlotReads,
 }
 
@@ -228,9 +229,9 @@ struct ActiveSlot {
 struct MarkedRow {
     /// The version in place: the timestamp of its writer.
     version: u8,
-    /// The slot that has it marked.
+    /// The slot that has marked the row.
     marked: Option<u8>,
-    /// By version, what has ended it, or 0 if it is not kept.
+    /// By version, the timestamp that has ended the version, or 0 if the version is not kept.
     ends: [u8; VERSIONS],
 }
 
@@ -241,7 +242,7 @@ pub struct VersionsState {
     slots: [ActiveSlot; SLOTS],
     rows: [MarkedRow; ROWS],
     txns: Vec<VersionsTxn>,
-    /// How many places of the log are taken.
+    /// The number of places taken in the log.
     appended: u8,
     /// Room has been short.
     was_short: bool,
@@ -254,7 +255,7 @@ pub enum VersionsAction {
     Next(u8),
     /// Decides to log data, although it may log a command.
     LogData(u8),
-    /// Finds no room to keep what it overwrites, and ends those that may want it.
+    /// Finds no room to keep the old version, and ends the transactions that may want the version.
     EndReaders(u8),
 }
 
@@ -283,31 +284,32 @@ impl VersionsTxn {
         }
     }
 
-    /// The rows that it has read.
+    /// The rows that the transaction has read.
     fn read(&self) -> impl Iterator<Item = (usize, FoundVersion)> {
         let rows = self.found.into_iter().enumerate();
         rows.filter(|(_, found)| *found != FoundVersion::Unread)
     }
 
-    /// The timestamp at which it commits, if it writes this row.
+    /// The timestamp of the commit, if the transaction writes this row.
     fn commit_to(&self, row: usize) -> Option<u8> {
         let writes = self.program.writes() == Some(row as u8);
         (writes && self.decision == Decision::Valid).then_some(self.tid)
     }
 }
 
-/// A transaction that has read a version of a row, and one of a later version.
+/// A transaction that has read a version of a row, the row, and a later version.
 type Missed = (usize, usize, u8);
 
 impl VersionsState {
-    /// A row of which a transaction has found nothing.
+    /// A transaction and a row of which the transaction has found no version.
     fn lost(&self) -> Option<(usize, usize)> {
         let find = |txn: &VersionsTxn| txn.read().find(|(_, it)| *it == FoundVersion::Nothing);
         let rows = self.txns.iter().map(|txn| find(txn).map(|(row, _)| row));
         rows.enumerate().find_map(|(number, row)| row.map(|row| (number, row)))
     }
 
-    /// A transaction that has not read the newest version up to `limit` of it, if that is given.
+    /// A transaction that has not read the newest version up to its `limit`, if `limit` gives a
+    /// timestamp.
     fn missed(&self, limit: impl Fn(&VersionsTxn) -> Option<u8>) -> Option<Missed> {
         let is_missed = |number: usize, row: usize, limit: u8| {
             let version = self.txns[number].found[row].version()?;
@@ -329,7 +331,7 @@ impl VersionsState {
         self.missed(|txn| (txn.tid > 0 && txn.decision == Decision::Valid).then(|| txn.tid - 1))
     }
 
-    /// A transaction that has overwritten a version that it could not read.
+    /// A transaction that has overwritten a version too new for its reads, and the version.
     fn overlapped(&self) -> Option<(usize, u8)> {
         self.txns.iter().enumerate().find_map(|(number, txn)| {
             let row = usize::from(txn.program.writes()?);
@@ -339,8 +341,8 @@ impl VersionsState {
         })
     }
 
-    /// Replays the log with one version of each row. Returns that, and a command that has not found
-    /// a version that it has read: its number, the row, and the version that it finds instead.
+    /// Replays the log with one version of each row. Returns the rows, and a command that misses a
+    /// version read in the original run: its number, the row, and the version found instead.
     fn replay(&self) -> ([u8; ROWS], Option<Missed>) {
         let mut rows = [0; ROWS];
         for place in 1..=self.appended {
@@ -364,7 +366,7 @@ impl VersionsState {
         self.txns.iter().all(|txn| txn.phase == VersionsPhase::Over)
     }
 
-    /// Whether replay leaves other rows than those in place.
+    /// Whether replay yields other rows than the rows in place.
     fn ends_otherwise(&self) -> bool {
         self.are_over() && self.replay().0 != self.rows.map(|row| row.version)
     }

@@ -1,14 +1,15 @@
-//! A logging protocol in one file. Rows have no stamps: a transaction depends on all that is in the
-//! log before it. Its record states how long each stream was.
+//! A logging protocol in one file. Rows have no stamps: a transaction depends on all earlier log
+//! records. Its record states the length of each stream.
 //!
-//! **The rule.** A record is live if every stream is valid up to the end that the record states,
-//! and a transaction is acknowledged once every stream is durable up to there, and its own stream
-//! up to the end of its record.
+//! **The rule.** A record is live if every stream is valid up to the end stated for it in the
+//! record, and a transaction is acknowledged once every stream is durable up to this end, and its
+//! own stream up to the end of its record.
 //!
-//! **Why this is correct.** What a transaction has read or overwrites was published after its
-//! writer had a position, so the ends that the transaction reads afterwards are behind it. And the
-//! ends of the writer were not larger, so the live records are closed under dependencies. Readers
-//! leave no trace: replay cannot run commands, and data records are replayed by version.
+//! **Why this is correct.** The rows that a transaction has read or overwrites were published after
+//! their writer had a position, so the ends that the transaction reads afterwards are behind that
+//! position. And the ends of the writer were not larger, so the live records are closed under
+//! dependencies. Readers leave no trace: replay cannot run commands, and data records are replayed
+//! by version.
 
 use hyades::plug::{
     Draft, LoggingProtocol, Needs, Reserved, Stamp, StampFormat, StampKind, StartContext,
@@ -22,7 +23,7 @@ pub struct AllStreams {
 }
 
 impl AllStreams {
-    /// Notes how long each stream is.
+    /// Notes the length of each stream.
     fn note(&self, ends: &mut [Lsn]) {
         ends.iter_mut().enumerate().for_each(|(at, end)| *end = self.log.next_lsn(at));
     }
@@ -37,7 +38,7 @@ impl LoggingProtocol for AllStreams {
         vec![0; self.log.streams()]
     }
 
-    /// What the transaction follows has a position, which is below the ends.
+    /// The predecessors of the transaction have positions, below the ends.
     fn follow(&self, _: &mut Vec<Lsn>, _: &Needs) {}
 
     fn append<'w, M: Stamp>(&self, ends: &mut Vec<Lsn>, draft: Draft<'_, 'w, M>) -> Reserved<'w> {
@@ -48,7 +49,7 @@ impl LoggingProtocol for AllStreams {
         draft.compose(encode).reserve()
     }
 
-    /// A transaction without a record needs what is in the log when it ends.
+    /// A transaction without a record needs the content of the log at its end.
     fn needs(&self, ends: &mut Vec<Lsn>, own: Option<(usize, Lsn)>, needs: &mut Needs) {
         match own {
             Some((stream, end)) => ends[stream] = end,
@@ -71,7 +72,7 @@ impl StartsOnLog for AllStreams {
     }
 }
 
-/// Reads what `append` has written.
+/// Reads the stamp written by `append`.
 fn read_stamp(_: StampKind, stamp: &mut &[u8], out: VectorStamp<'_>) -> Result<(), &'static str> {
     for end in out.validity.iter_mut() {
         let (first, rest) = stamp.split_first_chunk().ok_or("the ends of streams are cut off")?;

@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering;
 
 /// See the module.
 pub struct ExclusiveLocks {
-    /// How often it looks for a lock before it aborts.
+    /// How often a lock is tried before the transaction aborts.
     looks: u32,
 }
 
@@ -39,7 +39,7 @@ impl ExclusiveLocks {
         }
         let version = record.word.load(Ordering::Acquire);
         if version & word::DEAD != 0 {
-            // It has left its index: another record may be under the key.
+            // The row has left its index: another record may be under the key.
             return Err(Abort::Conflict);
         }
         state.max_tid = state.max_tid.max(word::tid(version));

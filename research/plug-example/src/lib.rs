@@ -1,9 +1,8 @@
 //! The engine of Hyades with a logging protocol and a concurrency control from outside, a file
 //! each, over `hyades::plug`.
 //!
-//! The program runs [`transfers`] in the directory that it is given, and prints each one that is
-//! acknowledged. `tests/transfers.rs` kills the program, opens the database again, and checks the
-//! sums.
+//! The program runs [`transfers`] in the given directory, and prints each acknowledged transfer.
+//! `tests/transfers.rs` kills the program, opens the database again, and checks the sums.
 
 pub mod all_streams;
 pub mod exclusive_locks;

@@ -1,5 +1,5 @@
 //! `plug-example DIRECTORY TRANSFERS`: runs as many transfers on each client, in the database in
-//! this directory, and prints client and number of each one that is acknowledged.
+//! the directory, and prints client and number of each acknowledged transfer.
 
 use hyades_plug_example::all_streams::AllStreams;
 use hyades_plug_example::exclusive_locks::ExclusiveLocks;

@@ -1,5 +1,5 @@
-//! Transfers between accounts, on a database with a protocol and a concurrency control that are
-//! given: clients that tell each acknowledged transfer, and what must hold after a crash.
+//! Transfers between accounts, on a database with a given protocol and concurrency control: clients
+//! that tell each acknowledged transfer, and the invariants after a crash.
 
 use hyades::plug::{self, RunsUnder, StartsOnLog};
 use hyades::{Abort, Column, Database, Error, Schema, Table, Type};
@@ -13,10 +13,10 @@ const VALUE: Column<i64> = Column::at(1);
 const ACCOUNT_COUNT: i64 = 20;
 const FIRST_BALANCE: i64 = 100;
 
-/// The transfers of one client, as its row counts them.
+/// The number of clients.
 pub const CLIENT_COUNT: i64 = 4;
 
-/// Opens the database in `dir`; the first time it gets its accounts.
+/// Opens the database in `dir`; a new database gets its accounts.
 ///
 /// # Errors
 /// As [`plug::open`].
@@ -70,7 +70,7 @@ pub fn run(
     Ok(())
 }
 
-/// Checks that no transfer is there by half, and returns how many of each client are there.
+/// Checks that no transfer is there by half, and returns the number of each client's transfers.
 ///
 /// # Errors
 /// As [`Database::transact`].

@@ -1,5 +1,5 @@
-//! Pairs from outside of the engine keep its promises: what is acknowledged is there after a crash,
-//! and no transfer is there by half.
+//! Pairs from outside of the engine keep the engine's promises: acknowledged transfers are there
+//! after a crash, and no transfer is there by half.
 #![allow(missing_docs)]
 
 use hyades::plug::{NoWait, RunsUnder, StartsOnLog, Taurus};
@@ -11,8 +11,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
 
-/// Runs the program in `dir`, and kills it after this many lines. Returns the number of the last
-/// acknowledged transfer of each client.
+/// Runs the program in `dir`, and kills the program after this many lines. Returns the number of
+/// the last acknowledged transfer of each client.
 fn run_and_kill(dir: &Path, lines: usize) -> Vec<i64> {
     let mut child = Command::new(env!("CARGO_BIN_EXE_plug-example"))
         .args([dir.as_os_str(), "1000000".as_ref()])
@@ -25,7 +25,7 @@ fn run_and_kill(dir: &Path, lines: usize) -> Vec<i64> {
         if at == lines {
             child.kill().expect("it runs");
         }
-        // What was printed before the kill counts, too.
+        // Lines printed before the kill count, too.
         let Some(Ok(line)) = told.next() else { break };
         let Some((client, number)) = line.split_once(' ') else { break };
         if let (Ok(client), Ok(number)) = (client.parse::<usize>(), number.parse()) {
@@ -54,7 +54,7 @@ fn what_is_acknowledged_is_there_after_a_crash() {
     }
 }
 
-/// Clients at once, then again on what was recovered.
+/// Clients at once, then again on the recovered database.
 fn run_twice<C: RunsUnder<P>, P: StartsOnLog>() {
     const COUNT: usize = 200;
     let dir = tempfile::tempdir().unwrap();

@@ -11,7 +11,7 @@ pub struct Axis {
 }
 
 impl Axis {
-    /// A linear axis from 0 to a little above `high`, which ends on a round number.
+    /// A linear axis from 0 to a round number a little above `high`.
     pub fn linear(high: f64, from: f64, to: f64) -> Axis {
         let high = if high > 0.0 { high } else { 1.0 };
         let step = step(high, 5);
@@ -57,7 +57,7 @@ impl Axis {
         (first..=last).map(|at| at as f64 * step).collect()
     }
 
-    /// Powers of ten, and what is between them where there are few.
+    /// Powers of ten, and values between where there are few.
     fn powers(&self) -> Vec<f64> {
         let decades = self.low.log10().floor() as i32..=self.high.log10().ceil() as i32;
         let few = self.high / self.low < 30.0;
@@ -69,7 +69,7 @@ impl Axis {
     }
 }
 
-/// A step of 1, 2 or 5 times a power of ten, so that about `parts` make up `range`.
+/// A step of 1, 2 or 5 times a power of ten, so about `parts` steps make up `range`.
 fn step(range: f64, parts: u32) -> f64 {
     let rough = range / f64::from(parts);
     let power = 10f64.powf(rough.log10().floor());
@@ -101,7 +101,7 @@ pub fn short(value: f64) -> String {
     text + unit
 }
 
-/// A whole number with its thousands apart, as in `200,000`.
+/// A whole number with the thousands apart, as in `200,000`.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::new();

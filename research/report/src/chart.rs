@@ -1,15 +1,15 @@
 //! The contents of a figure, before it is drawn.
 
-/// Repeated measurements of one value: its centre, and a 90 % interval for it.
+/// Repeated measurements of a value: the centre, and a 90 % interval for the value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
     /// The lower end of the interval.
     pub low: f64,
-    /// The median; of two to four measurements their mean, as [`Spread::of`] says.
+    /// The median; the mean of two to four measurements, as [`Spread::of`] says.
     pub median: f64,
     /// The upper end of the interval.
     pub high: f64,
-    /// The number of measurements. One has no interval: its ends are the value itself.
+    /// The number of measurements. A single value has no interval: both ends are the value itself.
     pub count: usize,
 }
 
@@ -17,13 +17,13 @@ pub struct Spread {
 const STUDENT: [f64; 3] = [6.314, 2.920, 2.353];
 
 impl Spread {
-    /// The spread of the finite values among these; none if there are none.
+    /// The spread of the finite values in `values`; none if there are none.
     ///
-    /// From five values on, the interval is bounded by two of them, chosen by rank so that the
-    /// median of the distribution lies between them with a probability of at least 90 %, whatever
-    /// the distribution. Fewer values allow no such choice: their interval is Student's, which is
-    /// one of a mean, and so the centre is the mean that it is drawn round: the geometric one, by
-    /// logarithms, or the arithmetic one if a value is not positive.
+    /// From five values on, the interval is bounded by two values, chosen by rank so that the
+    /// median of the distribution lies between the two with a probability of at least 90 %,
+    /// whatever the distribution. Fewer values do not allow the choice by rank: the interval is
+    /// Student's interval of a mean, and so the centre is the mean: the geometric mean, by
+    /// logarithms, or the arithmetic mean if a value is not positive.
     pub fn of(mut values: Vec<f64>) -> Option<Spread> {
         values.retain(|value| value.is_finite());
         values.sort_by(f64::total_cmp);
@@ -45,8 +45,8 @@ impl Spread {
         })
     }
 
-    /// The median of the finite values among these, with the lowest and the highest in place of an
-    /// interval; none if there are none.
+    /// The median of the finite values in `values`, with the lowest and the highest value in place
+    /// of an interval; none if there are none.
     pub fn range(values: Vec<f64>) -> Option<Spread> {
         let mut values = values;
         values.retain(|value| value.is_finite());
@@ -60,7 +60,7 @@ impl Spread {
         Spread { low: value, median: value, high: value, count: 1 }
     }
 
-    /// The spread of the inverse values. That of an interval with 0 has no upper end.
+    /// The spread of the inverse values. The inverse of an interval with 0 has no upper end.
     pub fn inverse(self) -> Spread {
         let Spread { low, median, high, count } = self;
         let most = if low > 0.0 { 1.0 / low } else { f64::INFINITY };
@@ -68,13 +68,13 @@ impl Spread {
     }
 }
 
-/// The middle one of sorted values, or the mean of the middle two.
+/// The middle value of sorted values, or the mean of the middle two.
 fn middle(values: &[f64]) -> f64 {
     let (at, odd) = (values.len() / 2, values.len() % 2 == 1);
     if odd { values[at] } else { (values[at - 1] + values[at]) / 2.0 }
 }
 
-/// The mean of two to four values, and Student's interval of it.
+/// The mean of two to four values, and Student's interval of the mean.
 fn student(values: &[f64]) -> Spread {
     let count = values.len() as f64;
     let mean = values.iter().sum::<f64>() / count;
@@ -101,27 +101,27 @@ fn ranks_outside(count: usize) -> usize {
 /// A line through points.
 #[derive(Clone, Debug)]
 pub struct Line {
-    /// Its name in the legend.
+    /// The line's name in the legend.
     pub label: String,
-    /// Its points, from left to right.
+    /// The points, from left to right.
     pub points: Vec<(f64, Spread)>,
 }
 
 /// One bar.
 #[derive(Clone, Debug)]
 pub struct Bar {
-    /// Its name, at its left.
+    /// The name, at the left of the bar.
     pub label: String,
-    /// Its length, or why it has none.
+    /// The length, or why the bar has no length.
     pub value: Result<Spread, String>,
-    /// Where it would end by the paper's ratio.
+    /// The end of the bar by the paper's ratio.
     pub paper: Option<f64>,
 }
 
 /// A bar made of parts, for breakdowns.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stack {
-    /// Its name.
+    /// The name of the bar.
     pub label: String,
     /// Lengths, in the order of the chart's parts.
     pub parts: Vec<f64>,
@@ -134,15 +134,15 @@ pub enum Marks {
     Lines {
         /// The lines.
         lines: Vec<Line>,
-        /// What the horizontal axis is, with its unit.
+        /// The label of the horizontal axis, with the unit.
         x: String,
-        /// Whether it is logarithmic.
+        /// Whether the horizontal axis is logarithmic.
         log_x: bool,
-        /// Whether the vertical axis is.
+        /// Whether the vertical axis is logarithmic.
         log_y: bool,
-        /// A position on the horizontal axis that is marked, and its name.
+        /// A marked position on the horizontal axis, and the name of the mark.
         mark: Option<(f64, String)>,
-        /// What a paper claims: the number of a line, a position and a value.
+        /// A paper's claims: the number of a line, a position and a value.
         claims: Vec<(usize, f64, f64)>,
     },
     /// Horizontal bars.
@@ -164,13 +164,13 @@ pub enum Marks {
 /// One panel of a figure.
 #[derive(Clone, Debug)]
 pub struct Chart {
-    /// The title above it.
+    /// The title above the panel.
     pub title: String,
-    /// What is measured, with its unit.
+    /// The metric, with the unit.
     pub y: String,
-    /// What is drawn.
+    /// The marks of the chart.
     pub marks: Marks,
-    /// Whether a model computed it. The figure then says so.
+    /// Whether a model computed the panel. The figure then says so.
     pub simulated: bool,
 }
 
@@ -203,7 +203,7 @@ mod tests {
             spread.high / spread.low
         };
         assert_eq!(width(&[5.0]), 1.0);
-        // Two values 10 % apart: the interval is 6.3 times as wide as they are.
+        // Two values 10 % apart: the interval is 6.3 times as wide as the values are apart.
         assert!((width(&[1.0, 1.1]) - 1.1f64.powf(6.314)).abs() < 1e-9);
         assert!(width(&[1.0, 1.05, 1.1]) < width(&[1.0, 1.1]));
         assert_eq!(width(&[2.0, 2.0, 2.0]), 1.0);
@@ -212,7 +212,7 @@ mod tests {
         assert_eq!((zero.median, zero.inverse().high), (0.5, f64::INFINITY));
     }
 
-    /// An interval of the mean round a median would be of neither.
+    /// An interval of the mean round a median would be an interval of neither.
     #[test]
     fn the_centre_of_few_values_is_that_of_their_interval() {
         for values in [vec![1.0, 9.0], vec![1.0, 2.0, 16.0], vec![1.0, 1.1, 1.2, 8.0]] {
@@ -222,7 +222,7 @@ mod tests {
         let some = Spread::of(vec![-1.0, 0.0, 4.0]).unwrap();
         assert!((some.median - 1.0).abs() < 1e-9);
         assert!((some.high - some.median - (some.median - some.low)).abs() < 1e-9);
-        // From five on it is the median.
+        // From five values on the centre is the median.
         assert_eq!(Spread::of(vec![1.0, 1.1, 1.2, 1.3, 90.0]).unwrap().median, 1.2);
     }
 

@@ -1,4 +1,4 @@
-//! The checks that experiments share.
+//! The shared checks of experiments.
 
 use crate::axis::short;
 use crate::chart::Spread;
@@ -16,7 +16,7 @@ pub fn with_interval(spread: &Spread) -> String {
     }
 }
 
-/// The share in percent that a series adds, from its ratio to that without the addition.
+/// The share in percent added by a series, from the ratio to the series without the addition.
 pub fn share(ratio: &Spread) -> Spread {
     let added = |ratio: f64| 100.0 * (1.0 - 1.0 / ratio);
     Spread {
@@ -69,8 +69,8 @@ impl Check {
         })
     }
 
-    /// The median latency of a scheme with slow or idle streams (at `to`), over that without (at
-    /// `from`), is at most `within` if `spared`, and at least `within` if not.
+    /// The median latency of a scheme with slow or idle streams (at `to`), over the latency without
+    /// (at `from`), is at most `within` if `spared`, and at least `within` if not.
     pub fn waits(
         group: &'static str,
         series: &'static str,
@@ -118,7 +118,7 @@ impl Check {
         })
     }
 
-    /// A figure of which less is better is the paper's.
+    /// A figure is the paper's, where less is better.
     pub fn costs(group: &'static str, metric: Metric, series: &'static str, paper: f64) -> Check {
         Check::new(move |view| {
             let ours = view.at(group, series, 0.0, metric)?;
@@ -164,11 +164,11 @@ impl Check {
         })
     }
 
-    /// The ratio of replay rates, beside that of what devices and processors allow: the limit of
-    /// each series is the lower of bandwidth over bytes per record and its rate from memory. Their
-    /// ratio is no limit of the measured one, which is above it where the second series stays
-    /// further below its limit than the first. Each series comes with its number of devices;
-    /// `bandwidth` is that of one device in bytes per second.
+    /// The ratio of replay rates, beside the ratio allowed by devices and processors: the limit of
+    /// each series is the lower of bandwidth over bytes per record and the rate from memory. The
+    /// ratio of the limits does not bound the measured ratio, which is higher where the second
+    /// series stays further below its limit than the first. Each series has a number of devices;
+    /// `bandwidth` is the bandwidth of one device in bytes per second.
     pub fn allowed(
         (group, x): (&'static str, f64),
         memory: &'static str,
@@ -231,7 +231,7 @@ impl Check {
         })
     }
 
-    /// A series changes at most by a factor from its first point to its last.
+    /// A series changes at most by a factor from the first point to the last.
     pub fn flat(group: &'static str, metric: Metric, series: &'static str, within: f64) -> Check {
         Check::new(move |view| {
             let points = view.points(group, series, metric);
@@ -295,8 +295,8 @@ impl Check {
         })
     }
 
-    /// The same check of a ratio of rates. If it exceeds the claim, and the records of the slower
-    /// series are longer, it says how much longer they are.
+    /// The same check of a ratio of rates. If the ratio exceeds the claim, and the records of the
+    /// slower series are longer, the note says how much longer.
     pub fn above_by_bytes(
         self,
         group: &'static str,
@@ -320,7 +320,7 @@ impl Check {
         })
     }
 
-    /// A ratio of ours, of which a paper says nothing that can be compared.
+    /// A ratio of ours, without a comparable statement in a paper.
     pub fn beside(
         group: &'static str,
         metric: Metric,
@@ -336,7 +336,7 @@ impl Check {
         .resting_on(Basis::Context)
     }
 
-    /// A figure of ours, of which a paper says nothing that can be compared.
+    /// A figure of ours, without a comparable statement in a paper.
     pub fn shown(group: &'static str, metric: Metric, series: &'static str, x: f64) -> Check {
         Check::new(move |view| {
             let ours = view.at(group, series, x, metric)?;

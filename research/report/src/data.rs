@@ -12,16 +12,16 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// It printed this JSON.
+    /// The run printed this JSON.
     Done(Value),
     /// This build does not have a requested option; the error message.
     Unavailable(String),
-    /// It failed; the error message.
+    /// The run failed; the error message.
     Failed(String),
 }
 
 impl Outcome {
-    /// What it printed, unless one of its checks does not hold.
+    /// The printed JSON, unless a check of the run does not hold.
     pub fn value(&self) -> Option<&Value> {
         match self {
             Outcome::Done(value) if broken(value).is_none() => Some(value),
@@ -53,26 +53,26 @@ fn broken(value: &Value) -> Option<&'static str> {
 /// The outcomes of all runs, by command.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Data {
-    /// The command after `hyades`, and how each repetition of it ended.
+    /// The command after `hyades`, and how each repetition ended.
     pub outcomes: BTreeMap<String, Vec<Outcome>>,
-    /// In a trial, the commands that were asked for.
+    /// In a trial, the commands asked for.
     #[serde(skip)]
     asked: Option<RefCell<BTreeSet<String>>>,
 }
 
 impl Data {
-    /// A trial: nothing was run, each figure is a positive number that depends on its command
-    /// alone, and [`Data::asked`] has the commands whose figures were looked at.
+    /// A trial: nothing was run, each figure is a positive number that depends on the command
+    /// alone, and [`Data::asked`] has the commands with figures asked for.
     pub fn trial() -> Data {
         Data { outcomes: BTreeMap::new(), asked: Some(RefCell::default()) }
     }
 
-    /// The commands whose figures a trial was asked for; empty if this is none.
+    /// The commands with figures asked for in a trial; empty if the data is no trial.
     pub fn asked(&self) -> BTreeSet<String> {
         self.asked.as_ref().map(|asked| asked.borrow().clone()).unwrap_or_default()
     }
 
-    /// The figure of a command in a trial; none if this is none.
+    /// The figure of a command in a trial; none if the data is no trial.
     fn assumed(&self, words: &[String]) -> Option<f64> {
         let asked = self.asked.as_ref()?;
         let command = words.join(" ");
@@ -86,12 +86,12 @@ impl Data {
         self.outcomes.entry(words.join(" ")).or_default().push(outcome);
     }
 
-    /// The outcomes that a report has of these experiments' runs, so that they can be judged anew.
-    /// A run counts if the report has the same `command` for it: an experiment that has changed
-    /// since has no figures for what has changed.
+    /// A report's outcomes of the experiments' runs, to judge the experiments anew. A run counts if
+    /// the report has the same `command` for the run: a changed experiment has no figures for the
+    /// changed runs.
     ///
     /// # Errors
-    /// The JSON is not that of a report.
+    /// The JSON is not a report's.
     pub fn of_report(
         report: &Value,
         experiments: &[Experiment],
@@ -129,7 +129,7 @@ impl Data {
     }
 }
 
-/// The data of one experiment.
+/// The data of an experiment.
 #[derive(Clone, Copy)]
 pub struct View<'a> {
     /// The experiment.
@@ -156,7 +156,7 @@ impl<'a> View<'a> {
         out
     }
 
-    /// The figures of one run.
+    /// The figures of a run.
     pub fn spread(&self, run: &Run, metric: Metric) -> Option<Spread> {
         if let Some(figure) = self.data.assumed(&run.words) {
             return Some(Spread::one(figure));
@@ -165,7 +165,7 @@ impl<'a> View<'a> {
         Spread::of(outcomes.iter().filter_map(|o| metric.of(o.value()?)).collect())
     }
 
-    /// The figures of one run, by round: none where a round gave no figure.
+    /// The figures of a run, by round: none where a round gave no figure.
     fn rounds(&self, group: &str, (series, x): (&str, f64), metric: Metric) -> Vec<Option<f64>> {
         let run = self.runs(group).find(|run| run.series == series && run.x == x);
         if let Some(figure) = run.and_then(|run| self.data.assumed(&run.words)) {
@@ -175,8 +175,8 @@ impl<'a> View<'a> {
         outcomes.iter().map(|o| metric.of(o.value()?)).collect()
     }
 
-    /// The ratio of two series, each at a position. The runs of a round are compared with each
-    /// other, because a machine that slows down for minutes slows both.
+    /// The ratio of two series, each at a position. The runs of the same round are compared,
+    /// because a machine that slows down for minutes slows both.
     pub fn ratio(
         &self,
         group: &str,
@@ -212,7 +212,7 @@ impl<'a> View<'a> {
         )
     }
 
-    /// What a function makes of several series, by rounds as [`View::ratio`].
+    /// A function's values over several series, by rounds as [`View::ratio`].
     pub fn by_rounds<const N: usize>(
         &self,
         group: &str,
@@ -290,7 +290,7 @@ mod tests {
         };
         let experiment = Experiment::example(vec![run("a"), run("b")]);
         let mut data = Data::default();
-        // The machine is three times as fast in the second round; the third failed for one.
+        // The machine is three times as fast in the second round; the third failed for `b`.
         for (a, b) in [(2.0, 1.0), (6.0, 3.0), (1.0, f64::NAN)] {
             let done = |rate: f64| Outcome::Done(json!({"acknowledged_per_s": rate}));
             data.add(&["a".to_string()], done(a));

@@ -1,5 +1,5 @@
-//! The results of a report as Markdown, for a page of the documentation. Nothing in it is written
-//! by hand: verdicts, figures and intervals are those of the report's JSON.
+//! The results of a report as Markdown, for a page of the documentation. Nothing is written by
+//! hand: verdicts, figures and intervals are from the report's JSON.
 
 use crate::axis::grouped;
 use crate::judge::NoteKind;
@@ -8,15 +8,14 @@ use std::fmt::Write;
 
 /// The line before the results.
 pub const BEGIN: &str = "<!-- results of `hyades-lab bench paper`: begin -->";
-/// The line after them.
+/// The line after the results.
 pub const END: &str = "<!-- results of `hyades-lab bench paper`: end -->";
 
-/// A page of the documentation with the results of this report in place of those between [`BEGIN`]
-/// and [`END`].
+/// A page of the documentation with the results of `report` in place of the results between
+/// [`BEGIN`] and [`END`].
 ///
 /// # Errors
-/// The page does not have each of these lines once and in order, or the JSON is not that of a
-/// report.
+/// The page does not have both lines once and in order, or the JSON is not a report's.
 pub fn replace(page: &str, report: &Value) -> Result<String, String> {
     let once = |line: &str| match page.matches(line).count() {
         1 => Ok(page.find(line).expect("it was counted")),
@@ -31,7 +30,7 @@ pub fn replace(page: &str, report: &Value) -> Result<String, String> {
     Ok(format!("{}\n\n{results}\n{}", &page[..begin], &page[end..]))
 }
 
-/// The head of a report, and a table of its experiments and findings.
+/// The head of a report, and a table of the experiments and findings.
 fn markdown(report: &Value) -> Option<String> {
     let about = report.get("about")?;
     let text = |object: &Value, key: &str| Some(object.get(key)?.as_str()?.to_string());
@@ -90,7 +89,7 @@ fn markdown(report: &Value) -> Option<String> {
     Some(out)
 }
 
-/// Text that stays within its cell.
+/// Text that stays within the cell.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace('\n', " ")
 }
@@ -137,7 +136,7 @@ mod tests {
         ] {
             assert!(new.contains(words), "{words} in {new}");
         }
-        // What was written once is replaced the next time by the same.
+        // A second replacement writes the same results.
         assert_eq!(replace(&new, &report()).unwrap(), new);
     }
 

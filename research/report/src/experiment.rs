@@ -1,4 +1,4 @@
-//! Experiments: a claim, the runs that test it, the panels that show it, the checks that judge it.
+//! Experiments: a claim, the runs that test the claim, the panels of the runs, the checks.
 
 use crate::chart::{Line, Stack};
 use crate::data::View;
@@ -20,14 +20,14 @@ pub enum Paper {
     Concurrency,
     /// A transaction component over a data component.
     Deuteronomy,
-    /// Consequences of the protocols' rules for which no paper has a figure.
+    /// Consequences of the protocols' rules, without a figure in a paper.
     Shapes,
     /// The papers' machines, simulated with this machine's costs.
     Simulation,
 }
 
 impl Paper {
-    /// All of them, in the order of the report.
+    /// All papers, in the order of the report.
     pub const ALL: [Paper; 8] = [
         Paper::Taurus2020,
         Paper::Taurus2016,
@@ -92,14 +92,14 @@ impl Paper {
     }
 }
 
-/// A command of this program, and its place in the figure.
+/// A command of this program, and the place in the figure.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// The group of panels that show it, such as a workload.
+    /// The group of panels that show the run, for example a workload.
     pub group: &'static str,
-    /// Its series.
+    /// The series of the run.
     pub series: String,
-    /// Its position on the horizontal axis; 0 for bars.
+    /// The position on the horizontal axis; 0 for bars.
     pub x: f64,
     /// The words after `hyades`, without `--json`.
     pub words: Vec<String>,
@@ -112,7 +112,7 @@ pub type Derived = fn(&View<'_>, &'static str) -> Vec<Line>;
 /// Computes the stacked bars of a panel.
 pub type Parts = fn(&View<'_>, &'static str) -> Vec<Stack>;
 
-/// How a panel shows its runs.
+/// How a panel shows the runs.
 #[derive(Clone, Debug)]
 pub enum Shape {
     /// A bar for each series. With ratios of the paper: (series, over series, ratio).
@@ -124,39 +124,39 @@ pub enum Shape {
     },
     /// A line for each series.
     Lines {
-        /// The horizontal axis, with its unit.
+        /// The horizontal axis, with the unit.
         x: &'static str,
-        /// Whether it is logarithmic.
+        /// Whether the horizontal axis is logarithmic.
         log_x: bool,
-        /// Whether the vertical axis is.
+        /// Whether the vertical axis is logarithmic.
         log_y: bool,
     },
-    /// A line for each series over the bandwidth of the devices, with a mark at that of the paper's
-    /// hardware.
+    /// A line for each series over the bandwidth of the devices, with a mark at the bandwidth of
+    /// the paper's hardware.
     Curve,
-    /// Ratios of series over the same, with the paper's ratios at the mark: (of, over, ratio).
+    /// Ratios of series over the bandwidth, with the paper's ratios at the mark: (of, over, ratio).
     Ratios {
         /// The pairs, and the claims.
         pairs: Vec<(&'static str, &'static str, f64)>,
     },
-    /// Lines that are computed from several runs each.
+    /// Lines computed from several runs each.
     Derived {
         /// Computes the lines.
         lines: Derived,
-        /// The horizontal axis, with its unit.
+        /// The horizontal axis, with the unit.
         x: &'static str,
-        /// Whether it is logarithmic.
+        /// Whether the horizontal axis is logarithmic.
         log_x: bool,
-        /// The vertical axis, with its unit.
+        /// The vertical axis, with the unit.
         y: &'static str,
     },
-    /// Bars of parts that are computed from several runs each.
+    /// Bars of parts computed from several runs each.
     Parts {
         /// Computes the bars.
         stacks: Parts,
         /// The parts' names.
         names: &'static [&'static str],
-        /// The axis, with its unit.
+        /// The axis, with the unit.
         y: &'static str,
     },
 }
@@ -164,13 +164,13 @@ pub enum Shape {
 /// One panel of a figure.
 #[derive(Clone, Debug)]
 pub struct Panel {
-    /// The group of runs that it shows.
+    /// The group of runs in the panel.
     pub group: &'static str,
-    /// The title above it.
+    /// The title above the panel.
     pub title: String,
-    /// The metric that it shows.
+    /// The metric of the panel.
     pub metric: Metric,
-    /// How it shows the runs.
+    /// How the panel shows the runs.
     pub shape: Shape,
 }
 
@@ -184,24 +184,24 @@ pub struct Experiment {
     pub source: &'static str,
     /// The subject.
     pub title: &'static str,
-    /// What the paper says.
+    /// The paper's claim.
     pub claim: &'static str,
-    /// How it is reproduced on this machine.
+    /// How the experiment is reproduced on this machine.
     pub how: String,
-    /// What differs from the paper's set-up, each in a sentence without its full stop.
+    /// Differences from the paper's set-up, each a sentence without its full stop.
     pub differs: Vec<String>,
-    /// The runs; none if it cannot be measured.
+    /// The runs; none if the experiment cannot be measured.
     pub runs: Vec<Run>,
     /// The figure.
     pub panels: Vec<Panel>,
-    /// The checks that lead to the verdict.
+    /// The checks for the verdict.
     pub checks: Vec<Check>,
-    /// Why it, or a part of it, is not measured.
+    /// Why the experiment, or a part, is not measured.
     pub not_measured: Option<&'static str>,
 }
 
 impl Experiment {
-    /// Whether a model computes it.
+    /// Whether a model computes the figures.
     pub fn is_simulated(&self) -> bool {
         self.runs.iter().any(|run| run.words.first().is_some_and(|word| word == "simulate"))
     }

@@ -3,21 +3,23 @@
 //! **A claim stands for a band.**
 //!
 //! - A factor: from a fifth less to a fifth more, because the papers' own figures are read from
-//!   plots and vary; but from a twentieth above 1 on, so that no difference is never a difference.
+//!   plots and vary; but from a twentieth above 1 on, so no difference is never a difference.
 //! - Equality, or a factor less than a twentieth above 1: a fifth more or less than 1.
-//! - A value: a fifth more or less. A limit that a paper gives as a value: up to a fifth above it.
-//! - At least, at most: from the bound on, or up to it.
+//! - A value: a fifth more or less. A limit given by a paper as a value: up to a fifth above the
+//!   limit.
+//! - At least, at most: from the bound on, or up to the bound.
 //! - A rise or a fall: a change by a twentieth or more.
 //!
-//! **The rule.** If all of the interval lies in the band, the claim *holds*. If all of it lies
-//! outside, it *does not hold*. If the interval has both, it is *undecided*, and so is a single
-//! run. So the median of what holds is in the band, and noise never helps a claim.
+//! **The rule.** If all of the interval lies in the band, the claim *holds*. If all of the interval
+//! lies outside, the claim *does not hold*. If the interval has both, the claim is *undecided*, and
+//! so is a single run. So the median of a result that holds is in the band, and noise never helps a
+//! claim.
 //!
-//! **Of what does not hold**, two cases have words of their own. A factor *exceeds the claim* if
-//! all of the interval is above the band, which is as suspicious as too little, for a baseline may
-//! be weak. So does a cost below its band. A factor *holds in part* if all of the interval is below
-//! the band and above 1; the number is the share of the factor's logarithm that the median reaches.
-//! Neither counts as holding.
+//! **Of the results that do not hold**, two cases have words of their own. A factor *exceeds the
+//! claim* if all of the interval is above the band. Too much is as suspicious as too little, for a
+//! baseline may be weak. A cost below the band exceeds the claim too. A factor *holds in part* if
+//! all of the interval is below the band and above 1; the number is the share of the factor's
+//! logarithm reached by the median. Neither case counts as holding.
 
 use crate::chart::Spread;
 use crate::data::View;
@@ -25,21 +27,21 @@ use crate::metric::Metric;
 
 /// How much more or less than a claimed factor or value still is the claim.
 pub const TOLERANCE: f64 = 1.2;
-/// The least change that is a rise or a fall.
+/// The least change for a rise or a fall.
 pub const LEAST: f64 = 1.05;
 
 /// How far a claim holds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Level {
-    /// It does not hold.
+    /// The claim does not hold.
     Fails,
-    /// The direction is right; this share of the claimed factor's logarithm is reached.
+    /// The direction is right, with the reached share of the claimed factor's logarithm.
     InPart(f64),
     /// More than claimed.
     Exceeds,
     /// The measurements decide nothing.
     Undecided,
-    /// It holds.
+    /// The claim holds.
     Holds,
 }
 
@@ -61,14 +63,14 @@ impl Level {
 pub struct Finding {
     /// A sentence with our figure, its interval, and the paper's.
     pub text: String,
-    /// How far it holds.
+    /// How far the claim holds.
     pub level: Level,
 }
 
 type Look = dyn Fn(&View<'_>) -> Option<Finding> + Send + Sync;
 type Why = dyn Fn(&View<'_>) -> Option<String> + Send + Sync;
 
-/// A check of a claim. It has no finding if the runs for it are missing.
+/// A check of a claim. A check whose runs are missing has no finding.
 pub struct Check {
     look: Box<Look>,
     basis: Basis,
@@ -79,26 +81,26 @@ pub struct Check {
     measured_apart: bool,
 }
 
-/// Why a result is not what is claimed.
+/// Why a result differs from the claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
-    /// What it is about.
+    /// The subject.
     pub kind: NoteKind,
     /// A sentence without its full stop.
     pub text: String,
 }
 
-/// What a [`Note`] is about.
+/// The subject of a [`Note`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoteKind {
-    /// A result that exceeds the claim.
+    /// A result above the claim.
     Above,
-    /// A claim that does not hold, or in part only.
+    /// A claim that fails, or holds in part only.
     Not,
 }
 
 impl NoteKind {
-    /// What is written before its text.
+    /// The words before the note's text.
     pub fn words(self) -> &'static str {
         match self {
             NoteKind::Above => "Why above",
@@ -107,26 +109,26 @@ impl NoteKind {
     }
 }
 
-/// Series that throttled devices may limit.
+/// Series possibly limited by throttled devices.
 struct Bound {
     group: &'static str,
     metric: Metric,
-    /// Series, each at a position, and the MB/s of all of its devices there.
+    /// Series, each at a position, and the MB/s of all devices of the series there.
     series: Vec<Limited>,
 }
 
-/// A series, a position, and the MB/s of all of its devices there.
+/// A series, a position, and the MB/s of all devices of the series there.
 pub type Limited = (&'static str, f64, f64);
 
-/// From this share of its devices' bandwidth on, a series is limited by them.
+/// From this share of the devices' bandwidth on, a series is limited by the devices.
 const LIMITED: f64 = 0.75;
-/// The same for series that use equal shares of their devices, so that their ratio is that of the
-/// devices. It is lower, because recovery also reads what is not counted as log: the end of the
-/// last segment and the one allocated ahead.
+/// The same for series with equal shares of their devices: the ratio of the series is the ratio of
+/// the devices. The limit is lower, because recovery also reads bytes not counted as log: the end
+/// of the last segment and the segment allocated ahead.
 const LIMITED_ALIKE: f64 = 0.5;
 
 impl Bound {
-    /// The share of its devices' bandwidth that each series uses.
+    /// The share of the devices' bandwidth used by each series.
     fn shares(&self, view: &View<'_>) -> Option<Vec<f64>> {
         let share = |(series, x, all): &Limited| {
             Some(view.median(self.group, series, *x, self.metric)? / all)
@@ -138,8 +140,8 @@ impl Bound {
         self.shares(view).is_some_and(|shares| are_limited(&shares))
     }
 
-    /// Which of two series their devices limit, as a reason why a ratio is not the claimed one, and
-    /// whether it is one: whether they limit any.
+    /// Which of two series the devices limit, as a reason why a ratio differs from the claimed
+    /// ratio, and whether the reason applies: whether the devices limit any series.
     fn reason(&self, view: &View<'_>) -> Option<(bool, String)> {
         let shares = self.shares(view)?;
         let [(series, ..), (over, ..)] = self.series[..] else { return None };
@@ -158,7 +160,7 @@ impl Bound {
     }
 }
 
-/// Whether series that use these shares of their devices' bandwidth are limited by them.
+/// Whether series with these shares of their devices' bandwidth are limited by the devices.
 fn are_limited(shares: &[f64]) -> bool {
     let least = shares.iter().copied().fold(f64::INFINITY, f64::min);
     let most = shares.iter().copied().fold(0.0, f64::max);
@@ -166,24 +168,24 @@ fn are_limited(shares: &[f64]) -> bool {
     least >= if alike { LIMITED_ALIKE } else { LIMITED }
 }
 
-/// What a check's result rests on.
+/// The basis of a check's result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Basis {
-    /// What was measured, and what a paper claims.
+    /// A measurement, and a paper's claim.
     Tested,
-    /// What was measured, and a figure that we expect and no paper states.
+    /// A measurement, and a figure that we expect and no paper states.
     Expected,
-    /// The devices: they limit every scheme here, so that `n` of them give `n` times one.
+    /// The devices, which limit every scheme here, so `n` devices give `n` times the figure of one.
     Throttle,
-    /// The set-up: it would come out the same whatever the scheme does, as a latency that is the
-    /// flush interval.
+    /// The set-up: every scheme would have the same result, as a latency equal to the flush
+    /// interval.
     Construction,
-    /// What was measured, of which no paper claims anything.
+    /// A measurement without a claim of a paper.
     Context,
 }
 
 impl Basis {
-    /// What is written beside a result; nothing if it was tested.
+    /// The words beside a result; empty for a tested result.
     pub fn words(self) -> &'static str {
         match self {
             Basis::Tested => "",
@@ -194,7 +196,7 @@ impl Basis {
         }
     }
 
-    /// A finding's level as text, or what it rests on if that is not judged.
+    /// A finding's level as text, or the words of the basis for a result that is not judged.
     pub fn level(self, level: Level) -> String {
         match self {
             Basis::Tested => level.words(),
@@ -203,7 +205,7 @@ impl Basis {
         }
     }
 
-    /// Whether results on it are compared with something.
+    /// Whether results on this basis are compared with a figure.
     pub fn is_judged(self) -> bool {
         matches!(self, Basis::Tested | Basis::Expected)
     }
@@ -214,14 +216,14 @@ impl Basis {
 pub enum Verdict {
     /// All hold.
     Holds,
-    /// This many hold, of this many; some of the others may be undecided, hold in part, or be
-    /// exceeded.
+    /// The number of claims that hold, and of all claims; some of the rest may be undecided, hold
+    /// in part, or be exceeded.
     InPart(usize, usize),
     /// None holds, not even in part.
     DoesNotHold,
-    /// All that was measured decides nothing.
+    /// No measurement decides a claim.
     Undecided,
-    /// No result that a paper claims was tested.
+    /// No claim of a paper was tested.
     NotTested,
     /// The figures are simulated.
     SimulatedOnly,
@@ -245,13 +247,13 @@ impl Verdict {
     }
 }
 
-/// What a note says if no reason is known.
+/// The text of a note if no reason is known.
 pub const NOT_EXAMINED: &str = "not examined";
-/// What it says if a separate measurement shows the reason.
+/// The text of a note if a separate measurement shows the reason.
 const MEASURED_APART: &str = "the figures of this run do not show it; docs/experiments.md has a \
                               separate measurement of the cause";
 
-/// What a finding says of a figure that is ours. What a paper claims is said as `paper:`.
+/// The word before a figure of ours in a finding. A paper's figure has `paper:` before it.
 const OWN: &str = "expected:";
 
 impl Check {
@@ -267,24 +269,24 @@ impl Check {
         }
     }
 
-    /// The same check, with a result that rests on this.
+    /// The same check, with this basis of the result.
     pub fn resting_on(self, basis: Basis) -> Check {
         Check { basis, ..self }
     }
 
-    /// The same check, whose result is arithmetic of the throttle if each of these series writes or
-    /// reads (`metric`) about as many MB/s as its throttled devices allow.
+    /// The same check; the result is arithmetic of the throttle if each of the series writes or
+    /// reads (`metric`) about as many MB/s as the series' throttled devices allow.
     pub fn unless_bound(self, group: &'static str, metric: Metric, series: Vec<Limited>) -> Check {
         Check { bound: Some(Bound { group, metric, series }), ..self }
     }
 
-    /// The same check, with the reason why its result exceeds the claim, if it does: a sentence
-    /// without its full stop.
+    /// The same check, with the reason for a result above the claim: a sentence without its full
+    /// stop.
     pub fn above_because(self, why: &'static str) -> Check {
         self.above_by(move |_| Some(why.to_string()))
     }
 
-    /// As [`Check::above_because`], with a sentence that has measurements.
+    /// As [`Check::above_because`], with measurements in the sentence.
     pub fn above_by(
         mut self,
         why: impl Fn(&View<'_>) -> Option<String> + Send + Sync + 'static,
@@ -293,9 +295,9 @@ impl Check {
         self
     }
 
-    /// The same check, with a further reason why the claim does not hold, or in part only, if that
-    /// is so: a sentence without its full stop, with the measurements that show it; none if they do
-    /// not show it.
+    /// The same check, with a further reason for a claim that fails or holds in part only: a
+    /// sentence without its full stop, with the measurements that show the reason; none if the
+    /// measurements do not show the reason.
     pub fn not_by(
         mut self,
         why: impl Fn(&View<'_>) -> Option<String> + Send + Sync + 'static,
@@ -304,14 +306,14 @@ impl Check {
         self
     }
 
-    /// The same check, of whose result a separate measurement shows the cause. It is named where
-    /// the figures of the run show none.
+    /// The same check, with a separate measurement of the result's cause. The note names the
+    /// separate measurement where the figures of the run show no cause.
     pub fn measured_apart(self) -> Check {
         Check { measured_apart: true, ..self }
     }
 
-    /// What its result rests on. A finding that says what is expected is compared with a figure of
-    /// ours, whatever else the check says.
+    /// The basis of the check's result. A finding with an expected figure is compared with a figure
+    /// of ours, whatever else the check says.
     pub fn basis(&self, view: &View<'_>, finding: Option<&Finding>) -> Basis {
         match (&self.bound, self.basis) {
             (Some(bound), _) if bound.is_met(view) => Basis::Throttle,
@@ -322,7 +324,7 @@ impl Check {
         }
     }
 
-    /// Whether its result is judged, unless devices limit it.
+    /// Whether the check's result is judged, unless devices limit the result.
     pub fn is_judged(&self) -> bool {
         self.basis.is_judged()
     }
@@ -344,8 +346,8 @@ impl Check {
             (NoteKind::Not, Some(bound)) => bound.reason(view),
             _ => None,
         };
-        // That devices limit neither series says what the cause is not: it is said if none is
-        // known.
+        // "Devices limit neither series" only excludes a cause, so the note has the sentence only
+        // if no cause is known.
         let is_cause = by_devices.as_ref().is_some_and(|(is_cause, _)| *is_cause);
         let is_shown = !known.is_empty() || is_cause;
         known.extend(by_devices.filter(|_| is_cause || !is_shown).map(|(_, text)| text));
@@ -363,7 +365,7 @@ enum Place {
     Below,
     Within,
     Above,
-    /// Parts of it are within, others outside; or it is of a single run.
+    /// Parts of the interval are within, parts outside; or the interval is of a single run.
     Across,
 }
 
@@ -381,7 +383,7 @@ fn place(ours: &Spread, from: f64, to: f64) -> Place {
     }
 }
 
-/// Judges a ratio against a claimed one.
+/// Judges a ratio against a claimed ratio.
 pub fn of_factor(ours: &Spread, paper: f64) -> Level {
     // A claimed factor below 1 is the same claim for the inverse ratio.
     let (ours, paper) = if paper < 1.0 { (ours.inverse(), 1.0 / paper) } else { (*ours, paper) };
@@ -397,12 +399,12 @@ pub fn of_factor(ours: &Spread, paper: f64) -> Level {
     }
 }
 
-/// Judges a ratio that is claimed to be 1.
+/// Judges a ratio with a claim of 1.
 pub fn of_same(ours: &Spread) -> Level {
     of_band(ours, 1.0 / TOLERANCE, TOLERANCE)
 }
 
-/// Judges a value that is claimed to lie in a band.
+/// Judges a value against a claimed band.
 pub fn of_band(ours: &Spread, from: f64, to: f64) -> Level {
     match place(ours, from, to) {
         Place::Within => Level::Holds,
@@ -416,8 +418,8 @@ pub fn of_limit(ours: &Spread, paper: f64) -> Level {
     of_band(ours, f64::NEG_INFINITY, paper * TOLERANCE)
 }
 
-/// Judges a cost against a claimed one, of which less is better: below the band the claim is
-/// exceeded, above it fails.
+/// Judges a cost against a claimed cost. Less is better: below the band the claim is exceeded,
+/// above the band the claim fails.
 pub fn of_cost(ours: &Spread, paper: f64) -> Level {
     let (from, to) = (paper / TOLERANCE, paper * TOLERANCE);
     match place(ours, from, to) {
@@ -426,16 +428,16 @@ pub fn of_cost(ours: &Spread, paper: f64) -> Level {
     }
 }
 
-/// Judges the ratio of a later value to an earlier one that is claimed to be higher.
+/// Judges the ratio of a later value to an earlier value, with the claim of a higher earlier value.
 pub fn of_fall(ratio: &Spread) -> Level {
     of_band(ratio, f64::NEG_INFINITY, 1.0 / LEAST)
 }
 
-/// What an experiment found, each result with what it rests on.
+/// The findings of an experiment, each with its basis.
 pub type Findings = [(Basis, Option<Finding>)];
 
-/// The verdict over the findings, of which only those that test a claim of a paper count. It is not
-/// `Holds` if the runs of a check are missing.
+/// The verdict over the findings. Only findings that test a claim of a paper count. The verdict is
+/// not `Holds` if the runs of a check are missing.
 pub fn verdict(findings: &Findings, simulated: bool) -> Verdict {
     let is_tested = |(basis, _): &&(Basis, Option<Finding>)| *basis == Basis::Tested;
     let tested: Vec<_> = findings.iter().filter(is_tested).map(|(_, finding)| finding).collect();

@@ -1,8 +1,8 @@
-//! The experiments of the papers as a table, their figures, and one page with both.
+//! The experiments of the papers as a table, the figures, and a page with both.
 //!
-//! An [`experiment::Experiment`] has the claim of a paper, the runs of `hyades` that test it, how
-//! they are plotted and how they are judged. This crate runs nothing itself: [`plan`] lists the
-//! commands to run, the caller supplies their output as [`data`], and [`page`] makes one
+//! An [`experiment::Experiment`] has the claim of a paper, the runs of `hyades` that test the
+//! claim, the plots of the runs and the checks. This crate runs nothing itself: [`plan`] lists the
+//! commands to run, the caller supplies the output as [`data`], and [`page`] makes a single
 //! self-contained HTML file.
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Metrics, which are read from the JSON object that a run prints.
+//! Metrics, read from the JSON object printed by a run.
 
 use serde_json::Value;
 
@@ -13,10 +13,10 @@ pub enum Metric {
     LatencyP99,
     /// Bytes of frames per acknowledged transaction.
     BytesPerTransaction,
-    /// Bytes of frames per replayed transaction, which excludes read-only ones.
+    /// Bytes of frames per replayed transaction, without read-only transactions.
     BytesPerRecord,
-    /// Bytes of frames per record that belong to no procedure's arguments and no table's changes,
-    /// from `hyades log stat`.
+    /// Bytes of frames per record outside procedures' arguments and tables' changes, from
+    /// `hyades log stat`.
     OverheadPerRecord,
     /// Bytes written to the devices, in MB/s.
     DeviceRate,
@@ -24,61 +24,60 @@ pub enum Metric {
     ReplayRate,
     /// Replay time in seconds, without the population.
     ReplaySeconds,
-    /// Threads that replay: one where the order of a stream is the only one.
+    /// Replay threads: a single thread where the order of a stream is the only order.
     ReplayThreads,
     /// Log bytes replayed, in MB/s.
     ReplayBandwidth,
-    /// What reading the log adds to the time of the replay threads, in percent.
+    /// The time added to the replay threads by reading the log, in percent.
     ReadingShare,
-    /// Log bytes for each second in which a replay thread read or waited for them, in MB/s.
+    /// Log bytes for each second in which a replay thread read or waited for the log, in MB/s.
     ReadingRate,
-    /// Rows of the checkpoint that recovery loaded, per second.
+    /// Rows of the checkpoint loaded by recovery, per second.
     ImageRate,
-    /// Bytes of that checkpoint, in MB/s.
+    /// Bytes of the checkpoint loaded by recovery, in MB/s.
     ImageBandwidth,
-    /// Bytes of checkpoint and log that recovery takes in, over its whole time, in MB/s.
+    /// Bytes of checkpoint and log over the whole time of recovery, in MB/s.
     WholeBandwidth,
     /// Worker time per transaction in microseconds.
     WorkerTime,
     /// Worker threads.
     Workers,
-    /// Processors that are busy with the workers.
+    /// Processors busy with the workers.
     WorkerProcessors,
-    /// Processors that are busy with threads other than the workers.
+    /// Processors busy with all threads but the workers.
     OtherProcessors,
     /// Conflicts per acknowledged transaction.
     Conflicts,
-    /// Rows per second of the scans that have ended, beside the transactions.
+    /// Rows per second of the ended scans, beside the transactions.
     ScanRate,
-    /// Scans that ended with an error.
+    /// Failed scans: scans with an error.
     ScansFailed,
-    /// The share of reads that found a version in memory.
+    /// The share of reads with a version in memory.
     HitRate,
-    /// The share of reads that are faster than nearly all of the data component's.
+    /// The share of reads faster than nearly all reads of the data component.
     FastReads,
-    /// The share of writes that are faster than the median of an operation applied to the data
-    /// component.
+    /// The share of writes faster than the median of an operation applied to the data component.
     FastWrites,
     /// The mean read of a transaction component in microseconds.
     ReadTime,
     /// The mean read of a data component in microseconds.
     DataGetTime,
-    /// The share of the workers' time that collecting versions takes, in percent.
+    /// The share of the workers' time for the collection of versions, in percent.
     CollectingShare,
     /// Transactions over the longest chain of transactions that wait for each other at replay.
     Parallelism,
-    /// Nanoseconds that the LSN vectors of a transaction take, alone.
+    /// Nanoseconds of the LSN vectors of a transaction, alone.
     VectorTime,
-    /// Nanoseconds of one fold of a vector.
+    /// Nanoseconds of a fold of a vector.
     FoldTime,
-    /// Nanoseconds of one comparison of vectors.
+    /// Nanoseconds of a comparison of vectors.
     CompareTime,
     /// Nanoseconds of the encoding of a record's vector.
     EncodeTime,
 }
 
 impl Metric {
-    /// Its name and unit.
+    /// The metric's name and unit.
     pub fn label(self) -> &'static str {
         match self {
             Metric::Throughput => "acknowledged transactions / s",
@@ -118,7 +117,7 @@ impl Metric {
         }
     }
 
-    /// Reads it from what a run printed; none where it does not apply.
+    /// Reads the metric from a run's JSON object; none where the metric does not apply.
     pub fn of(self, run: &Value) -> Option<f64> {
         let number = |path: &str| run.pointer(path).and_then(Value::as_f64);
         let value = match self {
@@ -162,7 +161,7 @@ impl Metric {
                 let bytes = number("/recovery/bytes")? + number("/recovery/image_bytes")?;
                 bytes / number("/recovery/seconds")? / 1e6
             }
-            // Processor time if it was measured, because it excludes other processes.
+            // Measured processor time, if any, because processor time excludes other processes.
             Metric::WorkerTime => number("/worker_cpu_us")
                 .or_else(|| Some(number("/workers")? * 1e6 / number("/acknowledged_per_s")?))?,
             Metric::Workers => number("/workers")?,
@@ -187,13 +186,13 @@ impl Metric {
     }
 }
 
-/// Whether a run's log has no order of its records but that of its stream, so that one thread
-/// replays it, whatever number of threads it was given.
+/// Whether the only order of a run's log records is the order of the stream. Then a single thread
+/// replays the log, whatever number of threads the run was given.
 fn replays_in_order(run: &Value) -> bool {
     run["protocol"] == "serial" && run["record"] == "command"
 }
 
-/// The incarnation of the run itself; the one before it is the population's.
+/// The incarnation of the run itself; the incarnation before is the population's.
 pub(crate) fn last_incarnation(run: &Value) -> Option<&Value> {
     run.pointer("/log/incarnations")?.as_array()?.last()
 }

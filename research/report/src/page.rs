@@ -1,4 +1,4 @@
-//! The page: one self-contained HTML file, for light and dark displays; and the same as JSON.
+//! The page: a self-contained HTML file, for light and dark displays; and the same as JSON.
 
 use crate::axis::grouped;
 use crate::data::{Data, Outcome};
@@ -29,32 +29,32 @@ pub struct About {
     pub seconds: f64,
     /// The sizes of runs.
     pub size: Size,
-    /// The rates of this machine; none if they could not be measured.
+    /// The rates of this machine; none if no measurement succeeded.
     pub rates: Option<Rates>,
-    /// Its processors, as the scale of devices has them.
+    /// The processors, as in the scale of devices.
     pub processors: Processors,
-    /// What the command line has chosen for all runs.
+    /// The command line's choices for all runs.
     #[serde(default)]
     pub axes: Axes,
-    /// The commit that was built; none if it is not known.
+    /// The commit of the build; none if not known.
     pub commit: Option<String>,
-    /// Placeholders in commands, and what the page shows instead.
+    /// Placeholders in commands, and the page's text in place of each.
     pub placeholders: Vec<(String, String)>,
     /// The model's costs and residuals; none if nothing was simulated.
     pub calibration: Option<Value>,
 }
 
 impl About {
-    /// The head of a report that was written as JSON.
+    /// The head of a report written as JSON.
     ///
     /// # Errors
-    /// The JSON is not that of a report.
+    /// The JSON is not a report's.
     pub fn of_report(report: &Value) -> Result<About, String> {
         let about = report.get("about").ok_or("it has no \"about\"")?;
         serde_json::from_value(about.clone()).map_err(|error| error.to_string())
     }
 
-    /// What the experiments of this report were made for.
+    /// The set-up of this report's experiments.
     pub fn setup(&self) -> Setup {
         Setup {
             size: self.size,
@@ -80,11 +80,11 @@ impl About {
 
 /// A report.
 pub struct Page<'a> {
-    /// Its head.
+    /// The head of the report.
     pub about: About,
     /// The experiments.
     pub experiments: &'a [Experiment],
-    /// The results of their runs.
+    /// The results of the experiments' runs.
     pub data: &'a Data,
 }
 
@@ -119,8 +119,7 @@ pre{background:var(--card);border:1px solid var(--rule);padding:.7rem;overflow-x
 margin:.4rem 0}\
 a{color:inherit}";
 
-/// Text as HTML, with what stands between backticks as code, and no line broken before a percent
-/// sign.
+/// Text as HTML, with text between backticks as code, and no line broken before a percent sign.
 fn prose(text: &str) -> String {
     let text = text.replace(" %", "\u{a0}%");
     let parts = text.split('`').map(escape).enumerate();
@@ -290,7 +289,7 @@ impl<'a> Page<'a> {
         out
     }
 
-    /// A command as it is typed in a shell.
+    /// The commands of an experiment's runs, as typed in a shell.
     fn commands(&self, judged: &Judged<'_>) -> String {
         let runs = &judged.view.experiment.runs;
         if runs.is_empty() {
@@ -351,7 +350,7 @@ impl<'a> Page<'a> {
         out + "</code></pre></details>\n"
     }
 
-    /// The report as one JSON value.
+    /// The report as a JSON value.
     pub fn json(&self) -> Value {
         let experiments: Vec<Value> = self
             .judged()
@@ -398,12 +397,12 @@ impl<'a> Page<'a> {
         json!({ "about": self.about, "experiments": experiments })
     }
 
-    /// The ids of the experiments, with what is said of the claims and of our expectations.
+    /// The ids of the experiments, with the words on the claims and on our expectations.
     pub fn standings(&self) -> Vec<(&'static str, String)> {
         self.judged().iter().map(|j| (j.view.experiment.id, j.words().join("; "))).collect()
     }
 
-    /// The ids of the experiments with their verdicts.
+    /// The ids of the experiments with the verdicts.
     pub fn verdicts(&self) -> Vec<(&'static str, Verdict)> {
         self.judged().iter().map(|j| (j.view.experiment.id, j.verdict)).collect()
     }

@@ -1,18 +1,18 @@
-//! Which commands are run, and in which order.
+//! The commands to run, and the order.
 
 use crate::data::{Data, View};
 use crate::experiment::Experiment;
 use std::collections::BTreeSet;
 
-/// The rounds in which simulations are repeated: with other seeds they differ little.
+/// The rounds of a simulation: results differ little by seed.
 pub const SEEDS: usize = 2;
-/// The rounds of a run that no judged check reads: a figure shows it beside the others.
+/// The rounds of a run for no judged check, shown by a figure beside other runs.
 pub const SHOWN: usize = 3;
 
 /// A command to run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
-    /// The first experiment that has it.
+    /// The first experiment with the command.
     pub experiment: &'static str,
     /// The words after `hyades`.
     pub words: Vec<String>,
@@ -23,8 +23,8 @@ pub struct Step {
 }
 
 impl Step {
-    /// The words after `hyades` with which it is run. A simulation gives the same result with the
-    /// same seed, so each round has its own, from 1 on.
+    /// The words after `hyades` for the run. A simulation gives the same result with the same seed,
+    /// so each round has its own seed, from 1 on.
     pub fn arguments(&self) -> Vec<String> {
         let mut words = self.words.clone();
         if words[0] == "simulate" {
@@ -34,7 +34,7 @@ impl Step {
     }
 }
 
-/// The commands of the runs that judged checks read.
+/// The commands of the runs read by judged checks.
 pub fn judged(experiments: &[Experiment]) -> BTreeSet<String> {
     let mut out = BTreeSet::new();
     for experiment in experiments {
@@ -47,9 +47,9 @@ pub fn judged(experiments: &[Experiment]) -> BTreeSet<String> {
     out
 }
 
-/// Every distinct command, once in each of `rounds` rounds; what nothing is judged by, in the first
-/// [`SHOWN`] of them, and simulations in the first [`SEEDS`]. A round runs the experiments one
-/// after the other, every other round backwards, so that a machine that changes favours no run. A
+/// Every distinct command, once in each of `rounds` rounds. Commands for no judged check run in the
+/// first [`SHOWN`] rounds only, and simulations in the first [`SEEDS`] rounds. A round runs the
+/// experiments in order, every second round backwards, so a changing machine favours no run. A
 /// command of an earlier experiment is not run again.
 pub fn plan(experiments: &[Experiment], rounds: usize) -> Vec<Step> {
     let judged = judged(experiments);
@@ -83,7 +83,7 @@ pub fn plan(experiments: &[Experiment], rounds: usize) -> Vec<Step> {
     steps
 }
 
-/// Estimated duration of these steps in seconds.
+/// Estimated duration of the steps in seconds.
 pub fn cost(steps: &[Step]) -> f64 {
     steps.iter().map(|step| step.cost).sum()
 }

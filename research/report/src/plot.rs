@@ -4,7 +4,7 @@ use crate::chart::{Bar, Chart, Line, Marks};
 use crate::data::View;
 use crate::experiment::{Panel, Shape};
 
-/// The chart of a panel; none if none of its runs has figures.
+/// The chart of a panel; none if no run has figures.
 pub fn chart(view: &View<'_>, panel: &Panel) -> Option<Chart> {
     let (marks, y) = match &panel.shape {
         Shape::Bars { log, paper } => (bars(view, panel, *log, paper)?, panel.metric.label()),
@@ -58,10 +58,10 @@ fn plain(lines: Vec<Line>, x: &str, log_x: bool, log_y: bool) -> Marks {
     Marks::Lines { lines, x: x.to_string(), log_x, log_y, mark: None, claims: Vec::new() }
 }
 
-/// From this factor between the longest and the shortest on, lengths of bars are logarithmic.
+/// From this factor between the longest and the shortest bar on, lengths are logarithmic.
 const WIDE: f64 = 10.0;
 
-/// Lines over bandwidth; bars if the only one is that of the paper's hardware.
+/// Lines over bandwidth; bars if the only bandwidth is the bandwidth of the paper's hardware.
 fn curve(mut lines: Vec<Line>, claims: Vec<(usize, f64, f64)>) -> Marks {
     let is_alone = |line: &Line| line.points.iter().all(|(x, _)| *x == 1.0);
     if lines.iter().any(|line| !line.points.is_empty()) && lines.iter().all(is_alone) {
@@ -112,7 +112,7 @@ fn bars(
 ) -> Option<Marks> {
     let bars: Vec<Bar> = view
         .runs(panel.group)
-        // A run to which the metric does not apply, as recovery without a log, has no bar.
+        // A run without the metric, as recovery without a log, has no bar.
         .filter(|run| view.spread(run, panel.metric).is_some() || view.trouble(run).is_some())
         .map(|run| {
             let claimed = paper.iter().find(|(series, ..)| *series == run.series);

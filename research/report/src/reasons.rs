@@ -1,6 +1,6 @@
 //! Why claims do not hold, from measurements of the same run.
 //!
-//! A rule reads the figures that would show its cause, and gives no reason if they do not show it.
+//! A rule reads the figures of a cause, and gives no reason if the figures do not show the cause.
 
 use crate::axis::short;
 use crate::data::View;
@@ -15,7 +15,7 @@ pub fn percent(share: f64) -> String {
     format!("{:.0} %", 100.0 * share)
 }
 
-/// What a metric is at two points.
+/// A metric at two points.
 fn both(
     view: &View<'_>,
     group: &str,
@@ -26,17 +26,16 @@ fn both(
     Some([at(point)?, at(over)?])
 }
 
-/// The microseconds of a worker that a transaction takes, by the clock: all workers run all the
-/// time.
+/// The microseconds of a worker for a transaction, by the clock: all workers run all the time.
 pub fn worker_us(view: &View<'_>, group: &str, (series, x): Point) -> Option<f64> {
     let at = |metric| view.median(group, series, x, metric);
     Some(1e6 * at(Metric::Workers)? / at(Metric::Throughput)?)
 }
 
 impl Check {
-    /// The same check of replay rates, claimed to differ `claimed` times. Where fewer threads than
-    /// that replay the first series for each one that replays the second, they are the reason, and
-    /// where not all of what they allow is reached, so is the time that a record takes a thread.
+    /// The same check of replay rates, claimed to differ `claimed` times. Where the ratio of replay
+    /// threads, first series over second, is lower, the threads are the reason. Where the measured
+    /// ratio is below the ratio of threads, the time of a record on a thread is a reason too.
     pub fn not_by_threads(self, group: &'static str, points: [Point; 2], claimed: f64) -> Check {
         self.not_by(move |view| {
             let [threads, over] = both(view, group, Metric::ReplayThreads, points)?;
@@ -67,8 +66,8 @@ impl Check {
         })
     }
 
-    /// The same check of rates, claimed to differ `claimed` times. Where the second series is so
-    /// near to the rate without a log that no log can be as much faster, that is the reason.
+    /// The same check of rates, claimed to differ `claimed` times. The reason is a second series so
+    /// near to the rate without a log that no log can be as much faster.
     pub fn not_by_headroom(
         self,
         group: &'static str,
@@ -89,7 +88,7 @@ impl Check {
         })
     }
 
-    /// The same check of rates, with the bytes that a transaction logs, if they differ.
+    /// The same check of rates, with the logged bytes per transaction, if the bytes differ.
     pub fn not_by_bytes(self, group: &'static str, points: [Point; 2]) -> Check {
         self.not_by(move |view| {
             let [bytes, over] = both(view, group, Metric::BytesPerTransaction, points)?;
@@ -102,9 +101,9 @@ impl Check {
         })
     }
 
-    /// The same check of replay rates of one thread, where changes are claimed to be installed
-    /// faster than a procedure is run again. If installing takes about as long as it takes a worker
-    /// to run the procedure without a log, that is the reason.
+    /// The same check of replay rates of one thread, with the claim that installing changes is
+    /// faster than running a procedure again. The reason: installing takes about as long as a
+    /// worker's run of the procedure without a log.
     pub fn not_by_replay_time(
         self,
         group: &'static str,

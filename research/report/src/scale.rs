@@ -1,10 +1,10 @@
 //! Sizes of runs, the machine at hand, and the papers' machines.
 //!
-//! A claim about a device that is the bottleneck is tested on throttled devices. Their bandwidth
-//! follows from facts about hardware alone: the bytes per second of the paper's devices for each
-//! core and cycle of its processors, times the cores and cycles here. No result of a paper goes
-//! into it, so no result can come out of it. Where the processors here do more or less per cycle
-//! than the paper's, the curve over bandwidth shows what that changes.
+//! A claim about a device as the bottleneck is tested on throttled devices. The bandwidth follows
+//! from facts about hardware alone: the bytes per second of the paper's devices for each core and
+//! cycle of the paper's processors, times the cores and cycles here. No result of a paper goes into
+//! the bandwidth, so no result can come out. Where the processors here do more or less per cycle
+//! than the paper's, the curve over bandwidth shows the difference.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,15 +17,15 @@ pub struct Size {
     pub warehouses: u32,
     /// Length of the measured interval in seconds.
     pub seconds: f64,
-    /// The same on slow devices: flushes are long, and a run needs some tens of them.
+    /// The same on slow devices: flushes are long, and a run needs some tens of flushes.
     pub device_seconds: f64,
     /// Seconds of warm-up.
     pub warmup: f64,
-    /// Most rounds. Every run is repeated once in each.
+    /// The most rounds. Every run is repeated once in each round.
     pub rounds: usize,
-    /// Whether sweeps have all their steps, or only a few.
+    /// Whether sweeps have all steps, or only a few.
     pub fine: bool,
-    /// Seconds after which no further round is begun, and the one in progress ends.
+    /// Seconds after which no further round begins, and the round in progress ends.
     pub budget: f64,
 }
 
@@ -52,7 +52,7 @@ impl Size {
         fine: false,
         budget: 14.0 * 60.0,
     };
-    /// For tests; its figures mean nothing.
+    /// For tests; the figures mean nothing.
     pub const TINY: Size = Size {
         rows: 2_000,
         warehouses: 1,
@@ -65,19 +65,19 @@ impl Size {
     };
 }
 
-/// What a command line chooses for all runs, in place of what each experiment has by itself.
+/// The command line's choices for all runs, in place of each experiment's own.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Axes {
-    /// Directories for logs. If there are any, the real devices below them replace the throttled
-    /// ones, and a curve over bandwidth shrinks to its point at 1.
+    /// Directories for logs. If there are any, the real devices below the directories replace the
+    /// throttled devices, and a curve over bandwidth shrinks to the point at 1.
     pub log_dirs: Vec<String>,
-    /// Worker threads; none: the number of cores, or what an experiment needs.
+    /// Worker threads; none: the number of cores, or an experiment's own number.
     pub workers: Option<usize>,
-    /// The concurrency control of every run; none: that of the paper's figure.
+    /// The concurrency control of every run; none: the control of the paper's figure.
     pub concurrency: Option<String>,
 }
 
-/// What the experiments are made for.
+/// The set-up of the experiments.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Setup {
     /// The sizes of runs.
@@ -86,7 +86,7 @@ pub struct Setup {
     pub rates: Rates,
     /// The processors here.
     pub processors: Processors,
-    /// What the command line chooses.
+    /// The choices of the command line.
     pub axes: Axes,
 }
 
@@ -103,7 +103,7 @@ impl Setup {
 pub struct Processors {
     /// Physical cores.
     pub cores: u32,
-    /// Their nominal clock in GHz.
+    /// The nominal clock in GHz.
     pub ghz: f64,
 }
 
@@ -115,10 +115,10 @@ impl Processors {
 }
 
 /// Rates of this machine: transactions per second of Taurus command logging to memory. Offered
-/// loads are shares of them. The scale of devices does not depend on them.
+/// loads are shares of the rates. The scale of devices does not depend on the rates.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Rates {
-    /// YCSB, two accesses, half of them writes.
+    /// YCSB, two accesses, half of the accesses writes.
     pub ycsb: f64,
     /// TPC-C Payment.
     pub payment: f64,
@@ -136,23 +136,23 @@ impl Rates {
     }
 }
 
-/// A machine of a paper, as the paper describes it. What it leaves out is assumed, and the page
-/// says so.
+/// A machine of a paper, as described by the paper. Facts left out are assumed, and the page says
+/// so.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Machine {
-    /// A description of its devices.
+    /// A description of the devices.
     pub name: &'static str,
-    /// A description of its processors.
+    /// A description of the processors.
     pub processors_name: &'static str,
-    /// What is assumed because the paper does not say it, in whole sentences.
+    /// The assumptions about facts not in the paper, in whole sentences.
     pub assumed: &'static str,
     /// The number of devices.
     pub devices: u32,
     /// Bytes per second of one device.
     pub bandwidth: f64,
-    /// Latency of a write. It is not scaled.
+    /// Latency of a write, not scaled.
     pub latency: &'static str,
-    /// Its processors.
+    /// The processors.
     pub processors: Processors,
 }
 
@@ -181,7 +181,7 @@ pub const NVME: Machine = Machine {
 };
 
 /// Taurus 2016, section 6.1. Three flash cards and a disk array write 2 GB/s together; a serial log
-/// is on one card, which writes 500 MB/s (section 6.3).
+/// is on a single card with 500 MB/s (section 6.3).
 pub const FLASH: Machine = Machine {
     name: "4 devices with 2 GB/s together",
     processors_name: "32 cores of 4 Xeon E7-4830",
@@ -205,8 +205,8 @@ pub const SSD: Machine = Machine {
 };
 
 impl Machine {
-    /// The bandwidth in MB/s of the throttled device that replaces one of this machine's, with
-    /// `times` the bandwidth that the processors here would have beside them on this machine.
+    /// The bandwidth in MB/s of the throttled device in place of a device of the machine: `times`
+    /// the machine's bandwidth for as many cores and cycles as the processors here have.
     pub fn scaled(&self, here: &Processors, times: f64) -> f64 {
         let megabytes = self.bandwidth / 1e6 * here.cycles() / self.processors.cycles() * times;
         // Two digits, so that commands are short.
@@ -216,7 +216,7 @@ impl Machine {
         ((short * 10.0).round() / 10.0).clamp(0.5, 20_000.0)
     }
 
-    /// The value of `--device` for it.
+    /// The value of `--device` for the throttled device.
     pub fn device(&self, here: &Processors, times: f64) -> String {
         let megabytes = self.scaled(here, times);
         let digits = if megabytes < 10.0 { 1 } else { 0 };

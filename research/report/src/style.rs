@@ -17,9 +17,9 @@ pub enum Marker {
 /// The look of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Style {
-    /// Its colour, as SVG takes it. Legible on white and on near-black.
+    /// The colour, as in SVG. Legible on white and on near-black.
     pub colour: &'static str,
-    /// Its marker.
+    /// The marker.
     pub marker: Marker,
     /// Whether the marker is filled.
     pub filled: bool,
@@ -43,11 +43,11 @@ const COLOURS: &[(&str, &str, Marker)] = &[
     ("on arrival", "#6a5acd", Marker::Circle),
 ];
 
-/// Colours of parts, and of series that are not protocols, in order.
+/// Colours of parts, and of series without a protocol, in order.
 const OTHERS: &[&str] =
     &["#0f7fc4", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#8a8a8a", "#56b4e9"];
 
-/// The look of the series with this label, the `at`-th of its figure.
+/// The look of the series with the label `label`, the `at`-th of the figure.
 pub fn of(label: &str, at: usize) -> Style {
     let lower = label.to_lowercase();
     let known = COLOURS.iter().find(|(name, ..)| lower.starts_with(name));
@@ -58,7 +58,7 @@ pub fn of(label: &str, at: usize) -> Style {
             (OTHERS[at % OTHERS.len()], markers[at % markers.len()])
         }
     };
-    // A variant of a protocol, named after a comma, has its colour and another marker.
+    // A variant of a protocol, named after a comma, has the protocol's colour and another marker.
     let variants = [Marker::Square, Marker::Triangle, Marker::Diamond];
     let is_variant = known.is_some() && lower.contains(", ");
     let marker = if is_variant { variants[at % variants.len()] } else { marker };

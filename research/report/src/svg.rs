@@ -25,9 +25,9 @@ pub fn escape(text: &str) -> String {
     text.replace('"', "&quot;")
 }
 
-/// A marked position on the horizontal axis, and its name.
+/// A marked position on the horizontal axis, and the name of the mark.
 type Mark = (f64, String);
-/// The number of a line, and the position and value that a paper claims.
+/// The number of a line, and a paper's claimed position and value.
 type Claim = (usize, f64, f64);
 
 /// The chart as an `svg` element.
@@ -132,7 +132,7 @@ impl Drawing {
         ));
     }
 
-    /// Draws the entries of a legend in rows from `top`; returns where they end.
+    /// Draws the entries of a legend in rows from `top`; returns the end of the rows.
     fn legend(&mut self, top: f64, entries: &[(&str, Result<Style, &str>)]) -> f64 {
         let (mut x, mut y) = (LEFT, top);
         for (label, look) in entries {
@@ -284,7 +284,7 @@ impl Drawing {
         self.text(10.0, 15.0, "start", "title", &chart.title);
         let measured = || bars.iter().filter_map(|bar| bar.value.as_ref().ok());
         let (_, longest) = extremes(measured().map(|s| s.high));
-        // A mark far beyond all bars would make them short, so it is drawn at the edge instead.
+        // A mark far beyond all bars would make the bars short, so the mark is drawn at the edge.
         let papers = || bars.iter().filter_map(|bar| bar.paper).map(|p| p.min(FAR * longest));
         let (_, high) = extremes(measured().map(|s| s.high).chain(papers()));
         let (low, _) =
@@ -432,7 +432,7 @@ impl Drawing {
     }
 }
 
-/// The left margin that has room for the longest of these labels.
+/// The left margin with room for the longest label.
 fn left_of<'a>(labels: impl Iterator<Item = &'a str>) -> f64 {
     let longest = labels.map(|label| label.chars().count()).max().unwrap_or(0);
     (longest as f64 * LETTER + 16.0).clamp(60.0, 210.0)

@@ -122,7 +122,7 @@ fn every_experiment_has_a_claim_a_source_and_a_way_to_judge() {
     }
 }
 
-/// Data in which all runs printed the same figures. With them every check finds its series.
+/// Data with the same figures from all runs. With the data every check finds its series.
 fn same_everywhere(experiments: &[Experiment]) -> Data {
     let printed = json!({
         "workers": 2, "acknowledged": 1000, "acknowledged_per_s": 1e6, "aborts": 5, "seconds": 1.0,
@@ -153,7 +153,7 @@ fn same_everywhere(experiments: &[Experiment]) -> Data {
     let mut data = Data::default();
     for (at, step) in plan(experiments, 2).into_iter().enumerate() {
         let mut printed = printed.clone();
-        // But no two runs take the same time, so that differences of times are not 0.
+        // No two runs take the same time, so differences of times are not 0.
         printed["worker_cpu_us"] = json!(1.0 + at as f64 / 1e3);
         data.add(&step.words, Outcome::Done(printed));
     }
@@ -200,8 +200,8 @@ fn with_all_figures_everything_is_judged_and_drawn() {
     }
 }
 
-/// Each result of command logging says whether the paper claims it or we expect it; and schemes
-/// whose latencies are compared have as many streams.
+/// Each result of command logging says whether the figure is the paper's claim or our expectation;
+/// and schemes with compared latencies have equal numbers of streams.
 #[test]
 fn command_logging_tells_claims_from_expectations() {
     let experiments = experiments();
@@ -234,8 +234,7 @@ fn command_logging_tells_claims_from_expectations() {
     }
 }
 
-/// Data of runs whose throttled devices write and read as much as they can, so that rates are the
-/// inverse of bytes.
+/// Data of runs with throttled devices at full bandwidth, so rates are the inverse of bytes.
 fn bound_by_devices(experiments: &[Experiment]) -> Data {
     let mut data = Data::default();
     for step in plan(experiments, 3) {
@@ -251,8 +250,8 @@ fn bound_by_devices(experiments: &[Experiment]) -> Data {
     data
 }
 
-/// A page that lets readers find such checks by themselves would pass off the devices' bandwidth as
-/// a result.
+/// A page without a word on arithmetic of the throttle would pass off the devices' bandwidth as a
+/// result.
 #[test]
 fn arithmetic_of_the_throttle_is_said_first_and_counts_in_no_verdict() {
     let experiments = experiments();
@@ -274,7 +273,7 @@ fn arithmetic_of_the_throttle_is_said_first_and_counts_in_no_verdict() {
     assert_eq!(experiment("poplar-recovery")["verdict"], "not tested");
 }
 
-/// The same figures everywhere are no device's limit: what claims a factor is then judged.
+/// The same figures everywhere are no device's limit: claims of a factor are then judged.
 #[test]
 fn what_devices_do_not_limit_is_judged() {
     let experiments = experiments();
@@ -331,7 +330,7 @@ fn the_models_residuals_are_shown_held_out_points_first() {
     assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{places:?}");
 }
 
-/// A report has all that it takes to judge its runs anew. Runs of other commands do not count.
+/// A report has enough to judge the runs anew. Runs with a different command do not count.
 #[test]
 fn a_report_can_be_judged_again() {
     let experiments = experiments();
@@ -367,7 +366,7 @@ fn the_documentation_takes_its_results_from_a_report() {
     let page = hyades_report::docs::replace(docs, &report).unwrap();
     for experiment in &experiments {
         assert!(page.contains(&format!("\n| `{}` | ", experiment.id)), "{}", experiment.id);
-        // Outside of what is replaced no experiment has a result.
+        // Outside of the replaced part no experiment has a result.
         let (before, rest) = docs.split_once(hyades_report::docs::BEGIN).unwrap();
         let (_, after) = rest.split_once(hyades_report::docs::END).unwrap();
         assert!(!before.contains(experiment.id) && !after.contains(experiment.id));
@@ -375,10 +374,10 @@ fn the_documentation_takes_its_results_from_a_report() {
     assert!(page.contains("commit `0123abc`"));
 }
 
-/// Experiments that are newer than the run in docs/experiments.md. The next full run empties it.
+/// Experiments newer than the run in docs/experiments.md. The next full run empties the list.
 const NOT_YET_RUN: &[&str] = &[];
 
-/// The page has every experiment, except those that are known to be newer, and no other.
+/// The page has every experiment except the newer ones in `NOT_YET_RUN`, and no further one.
 #[test]
 fn the_documentation_has_a_row_for_each_experiment() {
     let docs = include_str!("../../../docs/experiments.md");
@@ -393,13 +392,13 @@ fn the_documentation_has_a_row_for_each_experiment() {
     for id in shown.iter().map(String::as_str).chain(NOT_YET_RUN.iter().copied()) {
         assert!(ids.contains(&id), "there is no experiment {id} any more");
     }
-    // The page says that its run is older as long as it is, and no longer.
+    // The page says "older" exactly as long as the run is older.
     let is_old = docs.contains("The run below is older than the rules above");
     assert_eq!(is_old, !NOT_YET_RUN.is_empty());
 }
 
-/// A finding says whose figure it is compared with: a paper's, or ours. Only the papers' count in a
-/// verdict.
+/// A finding names the source of the compared figure: a paper, or us. Only the papers' figures
+/// count in a verdict.
 #[test]
 fn what_counts_as_a_claim_names_the_paper() {
     let experiments = experiments();
@@ -431,12 +430,12 @@ fn what_counts_as_a_claim_names_the_paper() {
         let all = page["experiments"].as_array().unwrap();
         all.iter().find(|experiment| experiment["id"] == id).unwrap()
     };
-    // What has no claim of a paper has no verdict about one.
+    // An experiment without a paper's claim has no verdict about a claim.
     assert_eq!(experiment("shape-slow-stream")["verdict"], "not tested");
     assert!(
         experiment("shape-slow-stream")["expectations"].as_str().unwrap().ends_with("of 6 hold")
     );
-    // Settings, and logs that equal themselves, are no claims.
+    // Settings, and equal logs by construction, are no claims.
     for (id, least) in [("poplar-latency", 3), ("2016-loggers", 2), ("poplar-scan", 1)] {
         let findings = experiment(id)["findings"].as_array().unwrap();
         let given = findings.iter().filter(|f| level(f) == "follows from the set-up").count();

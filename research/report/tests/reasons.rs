@@ -1,5 +1,5 @@
-//! The reasons that are given where a claim does not hold: each with figures that show its cause,
-//! and with figures that do not.
+//! The reasons for claims that do not hold: each with figures that show the cause, and with figures
+//! that do not.
 
 use hyades_report::data::{Data, Outcome};
 use hyades_report::experiment::{Experiment, Run};
@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 const UNKNOWN: &str = "not examined";
 const APART: &str = "a separate measurement of the cause";
 
-/// Why findings of an experiment are not as claimed, by their text, if its runs print these figures
-/// in three rounds.
+/// Why findings of an experiment are not as claimed, by text, if the runs print `figures` in three
+/// rounds.
 fn reasons(id: &str, figures: impl Fn(&Run) -> Value) -> Vec<(String, String)> {
     let experiments = table::all(&Setup::typical(Size::FULL));
     let named = experiments
@@ -45,7 +45,7 @@ fn reasons(id: &str, figures: impl Fn(&Run) -> Value) -> Vec<(String, String)> {
     findings.iter().map(both).collect()
 }
 
-/// The reason of the one finding whose text begins so.
+/// The reason of the only finding with a text that begins with `begins`.
 fn reason(id: &str, begins: &str, figures: impl Fn(&Run) -> Value) -> String {
     let all = reasons(id, figures);
     let own: Vec<_> = all.iter().filter(|(text, _)| text.starts_with(begins)).collect();
@@ -53,7 +53,7 @@ fn reason(id: &str, begins: &str, figures: impl Fn(&Run) -> Value) -> String {
     own[0].1.clone()
 }
 
-/// What a run replayed, and on how many threads.
+/// The JSON of a run that replayed at the rate `rate` on `threads` threads.
 fn replayed(run: &Run, rate: f64, threads: u32) -> Value {
     let word = |option: &str| {
         let at = run.words.iter().position(|word| word == option);
@@ -73,13 +73,13 @@ fn threads_limit_replay_only_where_they_are_few_and_used() {
             replayed(run, own, threads)
         })
     };
-    // A serial log of commands has one thread, whatever it was given.
+    // A serial log of commands has one thread, whatever number was given.
     let text = with(168.0, 2);
     assert!(text.starts_with("2 threads replay Taurus command here and 1 Serial command"));
     assert!(text.ends_with("that allows 2 times, of which 84 % are reached"), "{text}");
     let text = with(98.0, 2);
     assert!(text.contains("of which 49 % are reached, for a record takes 20.4k \u{b5}s"), "{text}");
-    // As many threads as would allow what is claimed, and more than threads allow.
+    // Enough threads for the claimed ratio, and a ratio above the ratio of threads.
     assert_eq!(with(168.0, 11), UNKNOWN);
     assert_eq!(with(250.0, 2), UNKNOWN);
 }
@@ -105,7 +105,7 @@ fn nothing_is_much_faster_than_no_log() {
     let words = "Serial command has 91 % of the rate without a log here, so that no log is more \
                  than 1.1 times as fast";
     assert_eq!(text, words);
-    // Without a log it would be as fast as claimed; that devices limit neither is no cause.
+    // A rate without a log as high as claimed; devices that limit neither series are no cause.
     let text = with(290.0);
     assert!(text.starts_with("devices limit neither") && text.ends_with(UNKNOWN), "{text}");
 }
@@ -191,7 +191,7 @@ fn a_worker_that_waits_for_its_device_is_slow_by_that() {
                    "device_bytes": rate * bytes})
         })
     };
-    // 57 microseconds, of which 22 and 37 are for the write.
+    // 57 microseconds; 22 and 37 are for the write.
     let text = with(35e3, 4096.0);
     assert!(text.contains("57.1 \u{b5}s here, 104 % of them for its write"), "{text}");
     assert!(text.contains("37.2 to move 4.1k bytes at 110 MB/s"), "{text}");
@@ -274,7 +274,7 @@ fn a_load_is_no_limit_only_if_it_is_served() {
     let text = with(0.99, 2.7, rate);
     assert!(text.starts_with("of what is offered 99 % are acknowledged"), "{text}");
     assert_eq!(with(0.9, 2.7, rate), UNKNOWN);
-    // A difference of a ninth holds in part of none that is claimed: it is undecided or holds.
+    // A difference of a ninth holds in part of no claim: the claim is undecided or holds.
     assert_eq!(with(0.9, 2.7, median), "");
     let text = with(0.9, 2.7, "TPC-C, median latency (ms): Physiological");
     assert!(text.contains("every 5 ms"), "{text}");

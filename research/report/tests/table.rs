@@ -1,4 +1,4 @@
-//! The table of experiments: its commands are what their texts say, and no result is in a set-up.
+//! The table of experiments: commands agree with their texts, and no result is in a set-up.
 #![allow(missing_docs, reason = "tests are named by what they promise")]
 
 use hyades_report::data::{Data, View};
@@ -29,12 +29,12 @@ fn a_command_runs_once_in_each_round_and_rounds_alternate() {
     let mut backwards: Vec<_> = commands(1).collect();
     backwards.reverse();
     assert_eq!(forwards, backwards);
-    // By then simulations have had their seeds.
+    // By the third round simulations have had all seeds.
     let forwards: Vec<_> = forwards.into_iter().filter(measured).collect();
     assert_eq!(forwards, commands(2).collect::<Vec<_>>());
 }
 
-/// A simulation repeats itself with the same seed: rounds of it would be one run counted often.
+/// A simulation with the same seed repeats the same run: rounds would count one run often.
 #[test]
 fn every_round_of_a_simulation_has_its_own_seed() {
     let mut seen = std::collections::BTreeSet::new();
@@ -53,8 +53,8 @@ fn every_round_of_a_simulation_has_its_own_seed() {
     assert!(seen.len() > 100, "{}", seen.len());
 }
 
-/// Directories for logs, a number of workers and a concurrency control reach every run that they
-/// apply to.
+/// Directories for logs, a number of workers and a concurrency control reach every run to which
+/// the option applies.
 #[test]
 fn axes_reach_the_commands() {
     let axes = Axes {
@@ -87,7 +87,7 @@ fn axes_reach_the_commands() {
         options.dedup();
         assert_eq!(options.len(), count, "an option twice: {}", run.words.join(" "));
     }
-    // What rests on the settings of throttled devices keeps them.
+    // Experiments about the settings of throttled devices keep the devices.
     let slow = &experiment("shape-slow-stream").runs;
     assert!(slow.iter().all(|run| run.words.iter().any(|word| word.starts_with("throttled"))));
     let runs = &experiment("2020-hdd-logging").runs;
@@ -95,21 +95,21 @@ fn axes_reach_the_commands() {
     assert!(runs.iter().all(|run| run.x == 1.0));
 }
 
-/// Claims that are also plain numbers, which stand in any source.
+/// Claims that are also plain numbers, found in any source.
 const PLAIN: [&str; 24] = [
     "0", "0.5", "0.6", "0.75", "0.8", "0.95", "1", "1.1", "1.2", "1.3", "1.5", "2", "3", "4", "5",
     "6", "8", "9", "10", "16", "20", "30", "50", "100",
 ];
 
-/// The numbers that a text claims: those behind `paper` in parentheses.
+/// The claimed numbers of a text: the numbers behind `paper` in parentheses.
 fn claimed_by(text: &str) -> Vec<String> {
     let claims = text.split("(paper").skip(1).filter_map(|rest| rest.split(')').next());
     let claims = claims.filter_map(|claim| claim.split("expected").next());
     claims.flat_map(numbers).map(|(number, _)| number).collect()
 }
 
-/// The numbers that the tables claim: of findings, of the marks in figures, and those of the claims
-/// in words that are no whole numbers. Without those that are also plain numbers.
+/// The claimed numbers of the tables: of findings, of the marks in figures, and of the claims in
+/// words except whole numbers. Plain numbers are left out.
 fn claimed() -> BTreeSet<String> {
     let mut out = BTreeSet::new();
     for experiment in experiments() {
@@ -167,7 +167,7 @@ fn sources(dir: &Path) -> Vec<(String, String)> {
     out
 }
 
-/// A device or a model that is made with a claimed ratio gives that ratio back.
+/// A device or a model made with a claimed ratio gives the same ratio back.
 #[test]
 fn no_claimed_ratio_is_in_the_set_up() {
     let all = claimed();
@@ -195,7 +195,7 @@ fn no_claimed_ratio_is_in_the_set_up() {
             }
         }
     }
-    // The test sees what it looks for.
+    // The test finds the claims.
     assert!(seen > 20 && claims > 60, "{seen} {claims}");
     let line = "let a = 9.2 * b / 5.2; // 7.7 * c";
     let found = [("9.2".to_string(), true), ("5.2".to_string(), true)];
@@ -207,7 +207,7 @@ fn no_claimed_ratio_is_in_the_set_up() {
     }
 }
 
-/// What a judged check reads is repeated in every round, and what only a figure shows in the first.
+/// Runs read by a judged check repeat in every round, and runs only for a figure in the first ones.
 #[test]
 fn what_is_judged_is_repeated_most() {
     let experiments = experiments();
@@ -218,12 +218,12 @@ fn what_is_judged_is_repeated_most() {
         steps.iter().filter(in_last).map(|step| step.words.join(" ")).collect();
     assert!(last.iter().all(|command| judged.contains(command)));
     let experiment = |id: &str| experiments.iter().find(|experiment| experiment.id == id).unwrap();
-    // Some of its checks are judged; none of the other's.
+    // Some checks of the first experiment are judged; none of the second's.
     assert!(experiment("poplar-scan").runs.iter().any(|run| last.contains(&run.words.join(" "))));
     assert!(
         experiment("2020-accesses").runs.iter().all(|run| !last.contains(&run.words.join(" ")))
     );
-    // Figures that a check reads by itself, and not by its series.
+    // Figures read by a check's own code, and not by series.
     assert!(
         experiment("deuteronomy-accessed")
             .runs
@@ -245,10 +245,10 @@ fn every_experiment_that_can_be_measured_is_also_in_a_quick_report() {
     }
 }
 
-/// One run decides nothing, and from five rounds on intervals are those of medians.
+/// A single run decides nothing, and from five rounds on intervals are intervals of medians.
 #[test]
 fn enough_rounds_fit_into_the_time() {
-    // What runs took of their estimates, on 2 cores: 0.77 in a full report, 0.71 in a quick one.
+    // Duration over estimate of runs, on 2 cores: 0.77 in a full report, 0.71 in a quick report.
     const PACE: f64 = 0.8;
     for (size, rounds) in [(Size::QUICK, 2), (Size::FULL, 5)] {
         let experiments = table::all(&Setup::typical(size));
@@ -263,7 +263,7 @@ fn enough_rounds_fit_into_the_time() {
 /// A comparison of schemes holds for one concurrency control.
 #[test]
 fn the_series_of_a_group_have_the_same_concurrency_control() {
-    // These compare controls, or name that of a series.
+    // Experiments that compare controls, or name the control of a series.
     const ABOUT_CONTROLS: [&str; 4] =
         ["concurrency-contention", "concurrency-long-reads", "command-spanning", "command-at-home"];
     for experiment in experiments() {
@@ -282,7 +282,7 @@ fn the_series_of_a_group_have_the_same_concurrency_control() {
     }
 }
 
-/// Serial replay is compared with parallel replay, not with what may fall back to serial replay.
+/// Serial replay is compared with parallel replay, not with a choice that may fall back to serial.
 #[test]
 fn what_is_called_parallel_is_replayed_in_parallel() {
     let experiments = experiments();
@@ -313,7 +313,7 @@ fn recovery_from_real_devices_is_cold() {
     assert!(experiments().iter().all(|experiment| !experiment.runs.iter().any(is_cold)));
 }
 
-/// Of what the papers run on TicToc, only what is sound under it.
+/// Of the papers' runs on TicToc, only protocols that are sound under TicToc.
 #[test]
 fn sequence_numbers_do_not_run_under_tictoc() {
     for run in experiments().iter().flat_map(|experiment| &experiment.runs) {

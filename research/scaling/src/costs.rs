@@ -4,14 +4,14 @@ use crate::machine::Machine;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The rows, most popular first, that are taken to be in the private cache of every core: about a
-/// mebibyte of them. The cost of the others is fitted to it.
+/// The rows, most popular first, assumed to be in the private cache of every core: about a
+/// mebibyte. The cost of the remaining rows is fitted to this number.
 pub const CACHED_ROWS: u32 = 1_000;
 
 /// Accesses of a transaction.
 pub const ACCESSES: usize = 2;
 
-/// The schemes whose costs are measured: a protocol with a kind of record.
+/// The schemes with measured costs: a protocol with a kind of record.
 pub const SCHEMES: [(&str, &str); 8] = [
     ("serial", "data"),
     ("serial", "command"),
@@ -27,14 +27,14 @@ pub const SCHEMES: [(&str, &str); 8] = [
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SchemeCosts {
     /// Worker time of a transaction in nanoseconds, one worker on a core of its own, under the
-    /// distribution of accesses that was measured.
+    /// measured distribution of accesses.
     pub worker_ns: f64,
     /// Log bytes for each acknowledged transaction.
     pub bytes: f64,
-    /// Time to replay a record in nanoseconds on one thread; `None` if it was not measured.
+    /// Time to replay a record in nanoseconds on one thread; `None` if not measured.
     pub replay_ns: Option<f64>,
-    /// The factor by which its work slows down when the second core is busy too; `None`: that of
-    /// running without a log.
+    /// The factor by which the scheme's work slows down when the second core is busy too; `None`:
+    /// the factor without a log.
     #[serde(default)]
     pub slowdown: Option<f64>,
 }
@@ -57,10 +57,10 @@ pub struct Costs {
     pub slowdown: f64,
     /// Time to move a cache line from one core to another, in nanoseconds.
     pub line_ns: f64,
-    /// The Zipf exponent under which the times of workers were measured.
+    /// The Zipf exponent of the measurement of worker times.
     #[serde(default)]
     pub theta: f64,
-    /// The rows of which they were measured.
+    /// The number of rows in the measurement of worker times.
     #[serde(default = "measured_rows")]
     pub rows: u32,
     /// The additional time of an access to a row beyond [`CACHED_ROWS`], in nanoseconds.
@@ -82,7 +82,7 @@ fn measured_rows() -> u32 {
 }
 
 impl Costs {
-    /// The costs of a scheme; those of running without a log if the protocol is `none`.
+    /// The costs of a scheme; the costs without a log if the protocol is `none`.
     pub fn scheme(&self, protocol: &str, record: &str) -> Option<SchemeCosts> {
         if protocol == "none" {
             return Some(SchemeCosts { worker_ns: self.none_ns, ..SchemeCosts::default() });
@@ -105,7 +105,7 @@ impl Costs {
     /// The time of a scheme's transaction whose rows are in the cache, one worker.
     pub(crate) fn cached_ns(&self, scheme: &SchemeCosts) -> f64 {
         let misses = ACCESSES as f64 * miss_share(self.rows, self.theta);
-        // At least half of it: a fit may be off.
+        // At least half of the measured time: a fit may be off.
         (scheme.worker_ns - misses * self.miss_ns).max(scheme.worker_ns / 2.0)
     }
 }
@@ -115,7 +115,7 @@ pub fn scheme(protocol: &str, record: &str) -> String {
     format!("{protocol} {record}")
 }
 
-/// The share of accesses to rows that no cache is taken to hold.
+/// The share of accesses to rows that no cache is assumed to hold.
 pub fn miss_share(rows: u32, theta: f64) -> f64 {
     let weight = |rank: u32| (f64::from(rank) + 1.0).powf(-theta);
     let cached: f64 = (0..rows.min(CACHED_ROWS)).map(weight).sum();

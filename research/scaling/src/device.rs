@@ -1,13 +1,13 @@
 //! A device: the arithmetic of the engine's throttled device.
 
-/// When a device will be done with what it was asked for. Times are nanoseconds.
+/// The time when a device will be done with its requests. Times are nanoseconds.
 #[derive(Clone, Debug)]
 pub(crate) struct Device {
     ns_per_byte: f64,
     latency_ns: u64,
-    /// When the last request in each slot is complete; requests in different slots overlap.
+    /// The completion time of the last request in each slot; requests in different slots overlap.
     slots: Vec<u64>,
-    /// When the last requested byte has been transferred.
+    /// The time when the last requested byte has been transferred.
     transferred: u64,
 }
 
@@ -21,7 +21,7 @@ impl Device {
         }
     }
 
-    /// Accepts a request at `now`; returns when it is complete.
+    /// Accepts a request at `now`; returns when the request is complete.
     pub(crate) fn admit(&mut self, now: u64, bytes: u64) -> u64 {
         let Some(slot) = self.slots.iter_mut().min() else { return now };
         let begin = now.max(*slot);

@@ -23,7 +23,7 @@ pub struct RunResult {
     pub conflicts: u64,
     /// The measured time in seconds.
     pub seconds: f64,
-    /// Latencies of these transactions in nanoseconds.
+    /// Latencies of the acknowledged transactions in nanoseconds.
     pub latencies: Vec<u64>,
     /// Bytes written to devices within the measured time.
     pub bytes: f64,
@@ -33,7 +33,7 @@ pub struct RunResult {
     pub log: Vec<Logged>,
 }
 
-/// Maximum number of records that are kept for replay.
+/// Maximum number of records kept for replay.
 const KEPT: usize = 100_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -48,11 +48,11 @@ enum Event {
 #[derive(Clone, Copy, Debug)]
 struct Worker {
     in_flight: usize,
-    /// Whether it has too many transactions in flight.
+    /// Whether the worker has too many transactions in flight.
     full: bool,
-    /// The transaction that it runs, if it has one.
+    /// The running transaction, if there is one.
     running: Option<[Access; ACCESSES]>,
-    /// When it began first, and when it began last.
+    /// The times of the transaction's first and last begin.
     started: Time,
     began: Time,
 }
@@ -172,7 +172,7 @@ impl Model<'_> {
                 Event::Flush(stream) if self.streams[stream].due == Some(now) => {
                     self.flush(stream, now);
                 }
-                // It was moved.
+                // The flush was moved.
                 Event::Flush(_) => {}
                 Event::Flushed(stream) => self.flushed(stream, now),
                 Event::Epoch => {
@@ -219,7 +219,7 @@ impl Model<'_> {
         }
     }
 
-    /// A worker begins a transaction, unless it has to wait.
+    /// A worker begins a transaction, or waits.
     fn begin(&mut self, worker: usize, now: Time) {
         if self.workers[worker].in_flight >= self.machine.in_flight {
             self.workers[worker].full = true;
@@ -249,7 +249,7 @@ impl Model<'_> {
         self.events.push(Reverse((at + work as Time, Event::Commit(worker))));
     }
 
-    /// The transaction validates what it read, is logged and installed, and waits.
+    /// The transaction validates its reads, is logged and installed, and waits.
     fn commit(&mut self, worker: usize, now: Time) {
         let Worker { running: Some(accesses), started, began, .. } = self.workers[worker] else {
             return;
@@ -289,7 +289,7 @@ impl Model<'_> {
     }
 
     /// Moves the cache lines of the step that orders the transaction; returns when the worker goes
-    /// on. Under Plover these are the counters of all partitions touched, in order.
+    /// on. Under Plover the lines are the counters of all partitions touched, in order.
     fn reserve_lines(
         &mut self,
         stream: usize,
@@ -309,7 +309,7 @@ impl Model<'_> {
         members.fold(now, |at, stream| self.lines.take(stream, worker, at))
     }
 
-    /// Acknowledges a transaction that has committed, or parks it.
+    /// Acknowledges a committed transaction, or parks it.
     fn park_new(&mut self, (started, worker): (Time, usize), now: Time) {
         let mut needs = std::mem::take(&mut self.needs);
         let is_one = needs.iter().nth(1).is_none();
@@ -334,7 +334,7 @@ impl Model<'_> {
         }
     }
 
-    /// Acknowledges the transaction, or parks it at a slot of the frontier that lacks something.
+    /// Acknowledges the transaction, or parks it at a slot of the frontier with an unmet need.
     fn park(
         &mut self,
         need: (Lane, u64),
@@ -365,7 +365,7 @@ impl Model<'_> {
         }
     }
 
-    /// A thread waits for the stream: it is flushed as soon as its device is free.
+    /// A thread waits for the stream: the stream is flushed as soon as its device is free.
     fn hurry(&mut self, stream: usize, now: Time) {
         self.streams[stream].hurried = true;
         self.arm(stream, now);
@@ -381,7 +381,7 @@ impl Model<'_> {
         self.backlog(stream) > 0 || (can_state && self.wanted > stated)
     }
 
-    /// Schedules a flush of a stream, if there is anything to flush and none is in progress.
+    /// Schedules a flush of a stream, if there is anything to flush and no flush is in progress.
     fn arm(&mut self, stream: usize, now: Time) {
         if self.streams[stream].in_progress.is_some() || !self.has_unflushed(stream) {
             return;
@@ -398,7 +398,7 @@ impl Model<'_> {
 
     fn flush(&mut self, stream: usize, now: Time) {
         let own = &mut self.streams[stream];
-        // Along with other work, or because a transaction waits for it.
+        // Along with other work, or because a transaction waits for the watermark.
         if self.protocol.has_marks() {
             let mark = self.rules.mark(stream, self.wanted);
             if mark > own.stated {
@@ -437,7 +437,7 @@ impl Model<'_> {
         self.arm(stream, now);
     }
 
-    /// Transactions whose need in a slot is met go on: they are acknowledged, or wait for more.
+    /// Transactions with a met need in a slot go on: they are acknowledged, or wait for more.
     fn wake(&mut self, lane: Lane, now: Time) {
         let mut met = std::mem::take(&mut self.met);
         self.waiting[lane.index()].take_up_to(self.frontier[lane.index()], &mut met);

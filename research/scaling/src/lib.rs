@@ -1,13 +1,13 @@
 //! A discrete-event model of logging and replay, for machines larger than the one at hand.
 //!
-//! Workers, the cache lines that they share, conflicts between them, log buffers, devices, anchors
-//! and replay are modelled. The acknowledgement rule, the vectors and their encoding are the
-//! engine's own code (`hyades-wal`), and the distribution of accesses is that of its workloads. The
-//! protocols' stamps ([`rules`]) and the order of replay ([`wavefront`]) are restated for rows and
-//! records without content; a test compares the stamps with those in the engine's log. What each
-//! step costs is measured on the machine at hand ([`costs`]). The workload is YCSB: two accesses,
-//! each a read or a write with equal probability. Workers keep to one stream, as under the engine's
-//! setting `fixed_streams`.
+//! Workers, their shared cache lines, conflicts between workers, log buffers, devices, anchors and
+//! replay are modelled. The acknowledgement rule, the vectors and their encoding are the engine's
+//! own code (`hyades-wal`), and the distribution of accesses is the distribution of the engine's
+//! workloads. The protocols' stamps ([`rules`]) and the order of replay ([`wavefront`]) are
+//! restated for rows and records without content; a test compares the stamps with the stamps in the
+//! engine's log. The cost of each step is measured on the machine at hand ([`costs`]). The workload
+//! is YCSB: two accesses, each a read or a write with equal probability. Workers keep to one
+//! stream, as under the engine's setting `fixed_streams`.
 //!
 //! [`nodes`] is a model of its own: nodes with replicas of partitions, as in the paper on command
 //! logging.

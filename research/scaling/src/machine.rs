@@ -14,13 +14,13 @@ pub struct Machine {
     pub workers: usize,
     /// Log streams, up to [`MAX_STREAMS`].
     pub streams: usize,
-    /// Devices; streams are assigned to them round-robin.
+    /// Devices; streams are assigned to devices round-robin.
     pub devices: usize,
     /// Bytes per second of a device.
     pub bandwidth: f64,
-    /// Seconds from the last byte of a write to its completion.
+    /// Seconds from the last byte of a write to the completion of the write.
     pub latency: f64,
-    /// Requests that a device serves at a time: their latencies overlap, their transfers do not.
+    /// Requests served at a time by a device: their latencies overlap, their transfers do not.
     pub depth: usize,
     /// The time between flushes in seconds; 0 to flush by the engine's own rule.
     pub flush_interval: f64,
@@ -36,9 +36,9 @@ pub struct Machine {
     pub rows: u32,
     /// The exponent of the Zipf distribution of accesses over rows; 0 is uniform.
     pub theta: f64,
-    /// Whether writes replace rows without reading them, as YCSB's do that write all columns.
+    /// Whether writes replace rows without reading them, like YCSB's writes of all columns.
     pub blind_writes: bool,
-    /// Simulated seconds that are measured, after a warm-up of half as long.
+    /// Measured seconds of simulated time, after a warm-up of half as long.
     pub seconds: f64,
     /// Seed of the random numbers.
     pub seed: u64,
@@ -68,7 +68,7 @@ impl Default for Machine {
 }
 
 impl Machine {
-    /// Checks that there is such a machine, and that the model can run it.
+    /// Checks that the machine can exist, and that the model can run the machine.
     ///
     /// # Errors
     /// A sentence that names the value and its limits.

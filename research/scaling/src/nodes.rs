@@ -1,23 +1,24 @@
 //! Nodes with replicas of partitions, as in the paper on command logging (Malviya, Weisberg,
 //! Madden, Stonebraker: "Rethinking Main Memory OLTP Recovery", ICDE 2014, section V-C, 6).
 //!
-//! A *site* is a thread that owns a replica of one partition, and runs its transactions one by one,
-//! in one order of all nodes. A transaction of one partition runs at each replica, without messages
-//! between them: it is deterministic. A transaction of several partitions occupies the sites of all
-//! their replicas until it has ended: it runs, and the sites exchange messages in
-//! [`MESSAGE_ROUNDS`] rounds, if they are on more than one node. Every node has a log on one
-//! device; a transaction is acknowledged once all of its nodes have run and logged it. A call that
-//! is logged on arrival is logged while it waits, changes are logged after they were made.
+//! A *site* is a thread that owns a replica of a partition, and runs the partition's transactions
+//! one by one, in an order common to all nodes. A transaction of one partition runs at each
+//! replica, without messages between the replicas: it is deterministic. A transaction of several
+//! partitions occupies the sites of all their replicas until its end: the transaction runs, and the
+//! sites exchange messages in [`MESSAGE_ROUNDS`] rounds, if the sites are on more than one node.
+//! Every node has a log on one device; a transaction is acknowledged once all involved nodes have
+//! run and logged it. A call that is logged on arrival is logged during its wait, changes are
+//! logged after they were made.
 
 use crate::costs::Costs;
 use crate::shared::Time;
 use fastrand::Rng;
 
-/// Rounds of messages of a transaction on several nodes: the parts of its work with their results,
-/// and its end.
+/// Rounds of messages of a transaction on several nodes: the parts of the transaction's work with
+/// their results, and the transaction's end.
 pub const MESSAGE_ROUNDS: f64 = 2.0;
 
-/// Transactions that are simulated; the first third is the warm-up.
+/// The number of simulated transactions; the first third is the warm-up.
 const TRANSACTIONS: usize = 150_000;
 
 /// Nodes and their load.
@@ -56,7 +57,7 @@ pub struct ClusterResult {
 }
 
 impl Cluster {
-    /// Checks that there are such nodes.
+    /// Checks that such nodes can exist.
     ///
     /// # Errors
     /// A sentence that names the value and its limits.
@@ -114,9 +115,9 @@ struct Sites<'c> {
     cluster: &'c Cluster,
     work: Time,
     round_trips: Time,
-    /// When the site of each replica is free, by partition.
+    /// The time when the site of each replica is free, by partition.
     free: Vec<Time>,
-    /// When the log of each node has transferred what it was given.
+    /// The time when the log of each node has transferred all bytes given.
     transferred: Vec<Time>,
     transfer: Time,
     /// Whether a call is logged on arrival; `None`: nothing is logged.
@@ -126,7 +127,7 @@ struct Sites<'c> {
 /// Runs the model.
 ///
 /// # Errors
-/// There are no such nodes, or the costs lack this scheme.
+/// No such nodes can exist, or the costs lack this scheme.
 pub fn run(costs: &Costs, words: (&str, &str), cluster: &Cluster) -> Result<ClusterResult, String> {
     cluster.check()?;
     let own = costs.site(words.0, words.1).ok_or_else(|| {
@@ -143,8 +144,8 @@ pub fn run(costs: &Costs, words: (&str, &str), cluster: &Cluster) -> Result<Clus
         transfer: (own.bytes / cluster.bandwidth * 1e9) as Time,
         on_arrival: (words.0 != "none").then_some(words.1 == "command"),
     };
-    // A closed loop: a transaction arrives when an earlier one, as many before as may be in flight,
-    // is acknowledged.
+    // A closed loop: a transaction arrives at the acknowledgement of the transaction `in_flight`
+    // times `nodes` before.
     let mut acknowledged = vec![0; cluster.in_flight * cluster.nodes];
     let mut latencies = Vec::new();
     let (mut first, mut last) = (0, 0);
@@ -168,7 +169,7 @@ pub fn run(costs: &Costs, words: (&str, &str), cluster: &Cluster) -> Result<Clus
 }
 
 impl Sites<'_> {
-    /// Runs the next transaction of the order; returns when it is acknowledged.
+    /// Runs the next transaction of the order; returns the time of its acknowledgement.
     fn run(&mut self, home: usize, second: Option<usize>, arrival: Time) -> Time {
         let Cluster { replicas, nodes, .. } = *self.cluster;
         let partitions = || std::iter::once(home).chain(second);
@@ -197,7 +198,7 @@ impl Sites<'_> {
                 done = done.max(*transferred + (self.cluster.latency * 1e9) as Time);
             }
         }
-        // The other nodes' answers.
+        // The answers of the remaining nodes.
         done + if several_nodes { (self.cluster.round_trip * 1e9) as Time } else { 0 }
     }
 }

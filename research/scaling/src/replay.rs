@@ -9,8 +9,8 @@ use crate::wavefront;
 /// Returns records per second, with as many threads as workers; `None` if replay was not measured.
 ///
 /// As in the engine, row images are applied in any order by all threads, whatever the protocol,
-/// because their versions decide. Commands of a single stream are replayed by one thread, those of
-/// Taurus in the order of their vectors.
+/// because their versions decide. Commands of a single stream are replayed by one thread, commands
+/// of Taurus in the order of their vectors.
 pub fn rate(
     costs: &Costs,
     protocol: Protocol,

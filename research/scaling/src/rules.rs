@@ -1,8 +1,8 @@
-//! The protocols' stamps, and what a transaction waits for: the engine's rules, restated for rows
-//! without content. `tests/engine.rs` compares the results with the engine's log. Whether what a
-//! transaction waits for is reached is decided by the engine's own rule, [`hyades_wal::admits`].
+//! The protocols' stamps, and the waits of transactions: the engine's rules, restated for rows
+//! without content. `tests/engine.rs` compares the results with the engine's log. The engine's own
+//! rule, [`hyades_wal::admits`], decides whether a wait is over.
 //!
-//! Each protocol's file in `crates/hyades/src/logging` says why its rule is right.
+//! Each protocol's file in `crates/hyades/src/logging` justifies the protocol's rule.
 
 use crate::order::Order;
 use hyades_wal::lsn_vector::join;
@@ -22,7 +22,7 @@ pub enum Protocol {
     Taurus,
     /// Epochs.
     SiloR,
-    /// A number above the counters of all partitions touched, a record in each that is written.
+    /// A number above the counters of all partitions touched, a record in each written partition.
     Plover,
     /// Numbers that reads do not raise; a transaction of blind writes waits for its own record.
     Poplar,
@@ -50,7 +50,7 @@ impl Protocol {
         self == Protocol::Taurus
     }
 
-    /// Whether streams state watermarks, and transactions wait for the common one.
+    /// Whether streams state watermarks, and transactions wait for the common watermark.
     pub fn has_marks(self) -> bool {
         matches!(self, Protocol::SiloR | Protocol::Plover | Protocol::Poplar | Protocol::Gsn)
     }
@@ -61,36 +61,36 @@ impl Protocol {
 pub struct Access {
     /// The row.
     pub row: u32,
-    /// Whether it is written, else read.
+    /// Whether the row is written, else read.
     pub write: bool,
 }
 
-/// What a transaction logs.
+/// The log record of a transaction.
 #[derive(Clone, Debug)]
 pub struct Logged {
     /// The stream.
     pub stream: usize,
-    /// Where the record begins in its stream.
+    /// The start of the record in its stream.
     pub start: u64,
-    /// Where it ends.
+    /// The end of the record.
     pub end: u64,
-    /// Its number, or epoch; 0 if it has none.
+    /// The number of the record, or the epoch; 0 if there is none.
     pub number: u64,
-    /// What it follows at replay, by stream, as recovery decodes it: components that the anchor in
-    /// effect covers are the anchor's. Empty unless the protocol has vectors.
+    /// The positions to follow at replay, by stream, as recovery decodes them: components covered
+    /// by the anchor in effect are the anchor's. Empty unless the protocol has vectors.
     pub vector: Vector,
 }
 
 /// A transaction that commits.
 #[derive(Clone, Copy, Debug)]
 pub struct Committing<'a> {
-    /// Its accesses, to different rows.
+    /// The transaction's accesses, to different rows.
     pub accesses: &'a [Access],
-    /// Its worker's stream.
+    /// The stream of the transaction's worker.
     pub stream: usize,
-    /// Bytes of a record of this many rows, without its vector.
+    /// Bytes of a record of this many rows, without the vector.
     pub bytes: fn(rows: usize, unit: f64) -> u64,
-    /// What `bytes` is called with.
+    /// The second argument of `bytes`.
     pub unit: f64,
 }
 
@@ -106,11 +106,11 @@ pub struct Rules {
     pub(crate) keeps_vectors: bool,
     /// The highest epoch of a record.
     written: u64,
-    /// Vectors of the last writers, one after the other.
+    /// Vectors of the last writers, concatenated.
     writers: Vec<u64>,
     /// Vectors of the readers since then; only where there are commands.
     readers: Vec<u64>,
-    /// Numbers of the rows (versions, under Poplar), or the partitions that have written them.
+    /// Numbers of the rows (versions, under Poplar), or the partitions that have written the rows.
     numbers: Vec<u64>,
     /// The last number of each stream.
     counters: Vec<u64>,
@@ -151,8 +151,8 @@ impl Rules {
         ((u128::from(hash) * self.counters.len() as u128) >> 64) as usize
     }
 
-    /// The partitions that a transaction draws a number above: those that have written a row that
-    /// it accesses, and those that it writes to. A set.
+    /// The partitions that a transaction draws a number above: the partitions that have written an
+    /// accessed row, and the partitions that the transaction writes to. A set.
     pub fn touched(&self, accesses: &[Access]) -> u64 {
         let touched = |access: &Access| {
             let own = if access.write { 1 << self.partition(access.row) } else { 0 };
@@ -161,8 +161,8 @@ impl Rules {
         accesses.iter().map(touched).fold(0, |set, own| set | own)
     }
 
-    /// Logs a transaction and stamps its rows. Adds what it waits for to `needs`, its own record
-    /// last, and its records to `records`.
+    /// Logs a transaction and stamps its rows. Adds the transaction's needs to `needs`, its own
+    /// record last, and its records to `records`.
     pub fn commit(
         &mut self,
         txn: &Committing<'_>,
@@ -187,7 +187,8 @@ impl Rules {
         self.commands || self.protocol == Protocol::Gsn
     }
 
-    /// The record of a transaction in its own stream, without a vector; `None` if it wrote nothing.
+    /// The record of a transaction in its own stream, without a vector; `None` if nothing was
+    /// written.
     fn append(
         txn: &Committing<'_>,
         order: &mut Order,
@@ -203,8 +204,9 @@ impl Rules {
         Some(end)
     }
 
-    /// The same, with a number above those of all rows that it accesses, and above the last one of
-    /// its stream. Returns the highest number of these rows, then its own and the record's end.
+    /// As `append`, with a number above the numbers of all accessed rows, and above the last number
+    /// of the stream. Returns the highest number of the rows, then the new number and the record's
+    /// end.
     fn append_numbered(
         &mut self,
         txn: &Committing<'_>,
@@ -218,7 +220,7 @@ impl Rules {
         (seen, Some((number, end)))
     }
 
-    /// A reader waits for all that was reserved before it ended.
+    /// A reader waits for all that was reserved before its end.
     fn serial(
         &mut self,
         txn: &Committing<'_>,
@@ -232,7 +234,7 @@ impl Rules {
     }
 
     /// Algorithm 1 of the paper, with algorithms 5 and 6. The anchor in effect covers the engine's
-    /// eviction vector, which thus changes neither what is logged nor what is waited for.
+    /// eviction vector, which thus changes neither records nor waits.
     fn taurus(
         &mut self,
         txn: &Committing<'_>,
@@ -258,7 +260,7 @@ impl Rules {
             compress::encode(&mut self.encoded, &vector, anchor, |lsn| *lsn);
             let decoded = vector.iter().zip(anchor).map(|(own, anchor)| *own.max(anchor));
             let logged = if self.keeps_vectors { decoded.collect() } else { Vec::new() };
-            // A vector that the anchor covers is one byte, which the measured length has.
+            // A vector covered by the anchor is one byte, which is part of the measured length.
             let bytes = (txn.bytes)(written, txn.unit) + self.encoded.len() as u64 - 1;
             let (start, end) = order.reserve(txn.stream, bytes);
             debug_assert!(vector[txn.stream] < end, "nothing depends on what is not yet reserved");
@@ -285,7 +287,7 @@ impl Rules {
         self.vector = vector;
     }
 
-    /// A reader waits for the last epoch in which anything was written.
+    /// A reader waits for the last epoch with a write.
     fn silo_r(
         &mut self,
         txn: &Committing<'_>,
@@ -299,8 +301,9 @@ impl Rules {
         needs.push((Lane::common(order.streams()), self.written));
     }
 
-    /// One number above the counters of all partitions touched; a record for each written to. All
-    /// streams have to state the number, not only those touched: docs/protocols/plover.md.
+    /// One number above the counters of all partitions touched; a record for each written
+    /// partition. All streams have to state the number, not only the touched streams:
+    /// docs/protocols/plover.md.
     fn plover(
         &mut self,
         txn: &Committing<'_>,
@@ -353,8 +356,8 @@ impl Rules {
         });
     }
 
-    /// As Poplar, but a reader that writes something raises the rows that it read as well, and all
-    /// wait for the common watermark.
+    /// As Poplar, but a reader that writes something raises the rows read as well, and all wait for
+    /// the common watermark.
     fn gsn(
         &mut self,
         txn: &Committing<'_>,
@@ -371,8 +374,9 @@ impl Rules {
         needs.push((Lane::common(order.streams()), record.map_or(seen, |(number, _)| number)));
     }
 
-    /// The watermark that a stream can state: all its later records have higher numbers. A stream
-    /// whose last number is below a `wanted` one skips the numbers that the others have used.
+    /// The watermark that a stream can state: all later records of the stream have higher numbers.
+    /// A stream whose last number is below a `wanted` number skips the numbers used by the
+    /// remaining streams.
     pub fn mark(&mut self, stream: usize, wanted: u64) -> u64 {
         if self.protocol == Protocol::SiloR {
             return self.epoch - 1;

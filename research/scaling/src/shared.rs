@@ -1,4 +1,4 @@
-//! What cores share: cache lines of the log's counters, and rows.
+//! Resources shared by cores: cache lines of the log's counters, and rows.
 
 use crate::costs::CACHED_ROWS;
 use crate::machine::MAX_WORKERS;
@@ -6,11 +6,11 @@ use crate::machine::MAX_WORKERS;
 /// Nanoseconds of simulated time.
 pub(crate) type Time = u64;
 
-/// Cache lines that one core owns at a time.
+/// Cache lines, each owned by one core at a time.
 #[derive(Debug)]
 pub(crate) struct Lines {
     lines: Vec<Line>,
-    /// The time to move one.
+    /// The time to move a line.
     ns: f64,
     /// Time that workers have waited for lines.
     pub waited: f64,
@@ -40,12 +40,12 @@ impl Lines {
     }
 }
 
-/// Which cores have the popular rows in their caches, and when each row was written last.
+/// The cores with the popular rows in their caches, and the last write time of each row.
 #[derive(Debug)]
 pub(crate) struct Caches {
     /// The popular rows, the most popular first.
     hot: Vec<HotRow>,
-    /// When each row was written last; a reader that began before has to run again.
+    /// The last write time of each row; a reader that began before has to run again.
     written: Vec<Time>,
     miss_ns: Time,
     row_ns: Time,
@@ -53,9 +53,9 @@ pub(crate) struct Caches {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct HotRow {
-    /// A bit for each core that has the row as it is.
+    /// A bit for each core that has the current row.
     holders: [u64; MAX_WORKERS / 64],
-    /// When it can move again.
+    /// The time when the row can move again.
     free: Time,
 }
 
@@ -69,7 +69,7 @@ impl Caches {
         }
     }
 
-    /// A worker reads a row, or is about to write it; returns when it has the row.
+    /// A worker reads a row, or is about to write the row; returns when the worker has the row.
     pub(crate) fn reach(&mut self, row: u32, write: bool, worker: usize, now: Time) -> Time {
         let Some(hot) = self.hot.get_mut(row as usize) else { return now + self.miss_ns };
         let mut own = [0; MAX_WORKERS / 64];
@@ -111,12 +111,12 @@ mod tests {
     fn a_row_moves_to_those_that_do_not_have_it_as_it_is() {
         let mut caches = Caches::new(2 * CACHED_ROWS, 7.0, 100.0);
         assert_eq!(caches.reach(CACHED_ROWS, false, 0, 0), 7);
-        // No other core has it.
+        // No other core has the row.
         assert_eq!(caches.reach(0, true, 70, 0), 0);
         assert_eq!([caches.reach(0, false, 3, 0), caches.reach(0, false, 3, 500)], [100, 500]);
         // A second reader waits until the row can move again.
         assert_eq!(caches.reach(0, false, 4, 50), 200);
-        // A write takes it from all readers.
+        // A write takes the row from all readers.
         assert_eq!([caches.reach(0, true, 3, 1000), caches.reach(0, true, 3, 2000)], [1100, 2000]);
         assert_eq!(caches.reach(0, false, 70, 2000), 2100);
     }

@@ -1,4 +1,4 @@
-//! A stream's flusher: when it flushes, by the engine's rule (`crates/wal/src/flusher.rs`).
+//! A stream's flusher: flushes are timed by the engine's rule (`crates/wal/src/flusher.rs`).
 
 use crate::shared::Time;
 use std::collections::VecDeque;
@@ -7,10 +7,9 @@ use std::collections::VecDeque;
 pub(crate) const MAX_BATCH: u64 = 2 << 20;
 /// The backlog that ends a flush interval early.
 const FILL: u64 = 1 << 20;
-/// The least time between the beginnings of a busy flusher's batches for which no thread
-/// waits.
+/// The least time between the beginnings of a busy flusher's batches without a waiting thread.
 const SPACING: Time = 500_000;
-/// The same after a batch of at least [`SUBSTANTIAL`] bytes.
+/// The least time after a batch of at least [`SUBSTANTIAL`] bytes.
 const LOADED_SPACING: Time = 2_000_000;
 const SUBSTANTIAL: u64 = 1 << 10;
 /// The unit of writing; no block is written twice.
@@ -20,30 +19,30 @@ const BATCH_HEADER: u64 = 40;
 /// The state of a stream's flusher.
 #[derive(Debug, Default)]
 pub(crate) struct Stream {
-    /// Where the write in progress ends.
+    /// The end of the write in progress.
     pub in_progress: Option<u64>,
-    /// When the next flush begins.
+    /// The time of the next flush.
     pub due: Option<Time>,
     /// Whether a thread waits for the stream.
     pub hurried: bool,
     /// Heartbeats that are not durable: (end, watermark).
     pub heartbeats: VecDeque<(u64, u64)>,
-    /// The last watermark for which there is a heartbeat.
+    /// The last watermark with a heartbeat.
     pub stated: u64,
     /// Workers that wait for room.
     pub blocked: Vec<usize>,
-    /// When the last batch began.
+    /// The beginning of the last batch.
     began: Option<Time>,
     /// The spacing of the batch in progress.
     spacing: Time,
-    /// A busy flusher for which no thread waits rests until then.
+    /// A busy flusher without a waiting thread rests until then.
     rests_until: Time,
-    /// When the last batch was durable.
+    /// The time when the last batch was durable.
     ended: Option<Time>,
 }
 
 impl Stream {
-    /// When a flush of this backlog begins. `room` is half of the buffer.
+    /// The time when a flush of this backlog begins. `room` is half of the buffer.
     pub(crate) fn flushes_at(&self, now: Time, backlog: u64, room: u64, interval: Time) -> Time {
         let rests_until = match interval {
             0 if self.hurried || backlog >= room => 0,
@@ -66,7 +65,7 @@ impl Stream {
         (bytes + BATCH_HEADER).next_multiple_of(BLOCK)
     }
 
-    /// The batch is durable; returns its end, and the watermark that it states, if any.
+    /// The batch is durable; returns the batch's end, and its watermark, if any.
     pub(crate) fn end(&mut self, now: Time) -> Option<(u64, Option<u64>)> {
         let to = self.in_progress.take()?;
         self.ended = Some(now);
@@ -96,7 +95,7 @@ mod tests {
         let at = |stream: &Stream, now| stream.flushes_at(now, 5_000, 1 << 22, 0);
         assert_eq!(at(&stream, 7), 7);
         batch(&mut stream, 7, 5_000);
-        // It was idle before.
+        // The stream was idle before.
         assert_eq!(at(&stream, 2_000), 2_000);
         batch(&mut stream, 2_000, 5_000);
         assert_eq!(at(&stream, 4_000), 2_000 + LOADED_SPACING);

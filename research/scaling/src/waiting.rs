@@ -1,26 +1,25 @@
-//! Transactions that wait to be acknowledged.
+//! Transactions that wait for their acknowledgement.
 
 use crate::shared::Time;
 use hyades_wal::Lane;
 
-/// A transaction that waits to be acknowledged.
+/// A transaction that waits for its acknowledgement.
 #[derive(Debug)]
 pub(crate) struct Waiting {
-    /// What its slot of the frontier has to reach first.
+    /// The value that the transaction's slot of the frontier has to reach first.
     pub until: u64,
-    /// All that it needs, if that is more.
+    /// All needs of the transaction, if there is more than one.
     pub needs: Option<Box<[(Lane, u64)]>>,
     pub started: Time,
     pub worker: usize,
 }
 
-/// The transactions that wait at a slot, in the order in which they came. A flush covers most of
-/// them, so that looking at all of them costs less than keeping them in the order of what they
-/// need.
+/// The transactions that wait at a slot, in order of arrival. A flush covers most transactions, so
+/// that a pass over all of them costs less than an order by need.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     waiting: Vec<Waiting>,
-    /// The least `until` of them.
+    /// The least `until` of the queue.
     least: Option<u64>,
 }
 
@@ -31,7 +30,7 @@ impl Queue {
         self.waiting.push(waiting);
     }
 
-    /// Moves those whose need is met to `met`, in their order.
+    /// Moves the transactions with a met need to `met`, in their order.
     pub(crate) fn take_up_to(&mut self, reached: u64, met: &mut Vec<Waiting>) {
         if self.least.is_none_or(|least| least > reached) {
             return;

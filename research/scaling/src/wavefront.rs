@@ -1,24 +1,24 @@
 //! Replay of commands in the order of their vectors, by the engine's rule
 //! (`crates/hyades/src/recovery/wavefront.rs`).
 //!
-//! A thread takes a stream (`lane` in the engine) and runs its records in order. A record whose
-//! vector the streams' watermarks do not cover yet, in any component, that of its own stream
-//! included, is parked in the stream's window; so are a few records behind it, and, while threads
-//! have no work, some that could run. Any thread runs parked records that lack nothing. A watermark
-//! never passes a record that is not resolved.
+//! A thread takes a stream (`lane` in the engine) and runs the stream's records in order. A record
+//! whose vector is above a stream's watermark in any component, including its own stream's, is
+//! parked in its stream's window; so are a few records behind it, and, while threads have no work,
+//! some runnable records. Any thread runs parked records that lack nothing. A watermark never
+//! passes an unresolved record.
 
 use crate::rules::Logged;
 use crate::shared::Time;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-/// Records that a thread runs in a stream before it checks others.
+/// Records that a thread runs in a stream before looking at the remaining streams.
 const QUANTUM: usize = 64;
 /// A stream is read no further while this many of its records wait.
 const LOOKAHEAD: usize = 8;
-/// A record that could run is parked for idle threads only if fewer than this many wait.
+/// A runnable record is parked for idle threads only if fewer than this many records wait.
 const OFFERED: usize = LOOKAHEAD / 2;
-/// The places of a window, in which parked records stay until all before them were run.
+/// The places of a window, in which parked records stay until all records before them were run.
 const WINDOW: usize = 32;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -30,31 +30,32 @@ enum Parked {
 
 #[derive(Default)]
 struct ReplayStream {
-    /// Its records, by their number in the log.
+    /// The stream's records, by their number in the log.
     records: Vec<usize>,
-    /// The first record that its runner has not reached.
+    /// The first record not yet reached by the stream's runner.
     next: usize,
-    /// The records that were parked, from the first unresolved one on, which end before `next`.
+    /// The parked records, from the first unresolved record to the last before `next`.
     window: VecDeque<(usize, Parked)>,
-    /// How many of them wait.
+    /// The number of waiting records in the window.
     waiting: usize,
     is_held: bool,
-    /// How far it is, in bytes of all streams; as of when its last runner left.
+    /// The stream's progress, in bytes of all streams; as of when its last runner left.
     progress: u64,
 }
 
-/// What a thread does.
+/// The work of a thread.
 #[derive(Clone, Copy, Default)]
 struct Thread {
-    /// The stream that it runs, and for how many more records.
+    /// The stream that the thread runs, and the remaining number of records.
     holds: Option<(usize, usize)>,
-    /// The record that it runs: its stream, and whether it is the stream's next or from its window.
+    /// The record that the thread runs: the stream, and whether the record is the stream's next or
+    /// from the window.
     runs: Option<(usize, Place)>,
-    /// Its next event; others are obsolete.
+    /// The thread's next event; all other events are obsolete.
     next: Time,
-    /// When the first record that it found unread will have been read.
+    /// The time when the first record found unread will have been read.
     read_at: Option<Time>,
-    /// Whether it has found no work, and has not run a stream since.
+    /// Whether the thread has found no work, and has not run a stream since.
     is_idle: bool,
     sleeps: bool,
 }
@@ -70,7 +71,7 @@ struct Front<'l, F> {
     lanes: Vec<ReplayStream>,
     threads: Vec<Thread>,
     lookahead: usize,
-    /// When the bytes up to a position have been read.
+    /// The time when the bytes up to a position have been read.
     read_ns: F,
     events: BinaryHeap<Reverse<(Time, usize)>>,
     resolved: usize,
@@ -125,12 +126,12 @@ pub fn replay(
 }
 
 impl<F: Fn(u64) -> f64> Front<'_, F> {
-    /// Everything in the stream below this is resolved.
+    /// The position below which everything in the stream is resolved.
     fn watermark(&self, lane: usize) -> u64 {
         let stream = &self.lanes[lane];
         match stream.window.front() {
             Some((first, _)) => self.log[*first].start,
-            // What lies between two records is no record.
+            // The bytes between two records are no record.
             None => stream.records.get(stream.next).map_or(u64::MAX, |next| self.log[*next].start),
         }
     }
@@ -158,7 +159,7 @@ impl<F: Fn(u64) -> f64> Front<'_, F> {
         self.resolved += 1;
     }
 
-    /// Wakes a thread that found no work. If it finds some now, it wakes the next one.
+    /// Wakes a thread that found no work. A thread that finds work then wakes the next thread.
     fn wake_one(&mut self, now: Time) {
         if let Some(thread) = self.threads.iter().position(|thread| thread.sleeps) {
             self.threads[thread].sleeps = false;
@@ -180,7 +181,7 @@ impl<F: Fn(u64) -> f64> Front<'_, F> {
                 }
                 self.release(lane, thread);
             }
-            // Streams that another thread runs come last: they may have parked records.
+            // Streams run by another thread come last: such streams may have parked records.
             let first = thread % self.lanes.len();
             let in_turn = (0..self.lanes.len()).map(|at| (first + at) % self.lanes.len());
             let has_work = |lane: &usize| {
@@ -213,7 +214,7 @@ impl<F: Fn(u64) -> f64> Front<'_, F> {
     }
 
     fn release(&mut self, lane: usize, thread: usize) {
-        // It has found work, if it has advanced at all.
+        // The thread has found work, if it has advanced at all.
         if self.threads[thread].holds.take().is_some_and(|(_, left)| left < QUANTUM) {
             self.threads[thread].is_idle = false;
         }
@@ -224,7 +225,7 @@ impl<F: Fn(u64) -> f64> Front<'_, F> {
         }
     }
 
-    /// Goes on in a stream until there is a record to run; false if it cannot go on.
+    /// Goes on in a stream until there is a record to run; false if the stream cannot continue.
     fn advance(&mut self, lane: usize, thread: usize, now: Time) -> bool {
         while let Some((_, left @ 1..)) = self.threads[thread].holds {
             if self.lookahead > 0 {
@@ -248,7 +249,7 @@ impl<F: Fn(u64) -> f64> Front<'_, F> {
             let is_offered = offers && stream.waiting < OFFERED && stream.window.len() < WINDOW;
             let in_turn = !is_offered && (stream.waiting == 0 || offers);
             if in_turn && self.may_run(record) {
-                // It needs no place in the window, even if that is full.
+                // The record needs no place in the window, even if the window is full.
                 self.threads[thread].runs = Some((lane, Place::InTurn));
                 self.threads[thread].holds = Some((lane, left - 1));
                 return true;
@@ -265,7 +266,7 @@ impl<F: Fn(u64) -> f64> Front<'_, F> {
         false
     }
 
-    /// Takes a parked record of this stream, or else of another one.
+    /// Takes a parked record of this stream, or else of another stream.
     fn take_any(&mut self, lane: usize, thread: usize) -> bool {
         let others = (0..self.lanes.len()).filter(|other| *other != lane);
         std::iter::once(lane).chain(others).any(|lane| self.take(lane, thread))
@@ -295,7 +296,7 @@ impl<F: Fn(u64) -> f64> Front<'_, F> {
 mod tests {
     use super::*;
 
-    /// A record of 10 bytes, with the vector that it follows.
+    /// A record of 10 bytes, with the vector to follow.
     fn record(stream: usize, number: u64, vector: [u64; 2]) -> Logged {
         let start = 10 * number;
         Logged { stream, start, end: start + 10, number: 0, vector: vector.into() }
@@ -309,7 +310,7 @@ mod tests {
     fn independent_records_run_in_parallel_and_chains_do_not() {
         let free: Vec<Logged> = (0..64).map(|at| record(at % 2, at as u64 / 2, [0, 0])).collect();
         assert_eq!([time(&free, 1), time(&free, 2)], [6_400.0, 3_200.0]);
-        // Each follows the last one, which is in the other stream.
+        // Each record follows the previous record, which is in the other stream.
         let chain: Vec<Logged> = (0..64)
             .map(|at| {
                 let (own, other) = (at as u64 / 2 * 10, (at as u64).div_ceil(2) * 10);
@@ -324,12 +325,12 @@ mod tests {
         let own = |follows: bool| -> Vec<Logged> {
             (0..64).map(|at| record(0, at, [if follows { 10 * at } else { 0 }, 0])).collect()
         };
-        // A thread that finds nothing to run lets others have some of the stream's records.
+        // Idle threads get some of the stream's records.
         assert!(time(&own(false), 4) < 3_300.0, "{}", time(&own(false), 4));
         assert_eq!(time(&own(true), 4), 6_400.0);
     }
 
-    /// The first records of stream 0 follow all of stream 1, a chain; the others are free.
+    /// The first records of stream 0 follow all of stream 1, a chain; the rest are free.
     fn blocked(records: u64) -> f64 {
         let mut log: Vec<Logged> = (0..records).map(|at| record(0, at, [0, 2_000])).collect();
         log.extend((records..200).map(|at| record(0, at, [0, 0])));
@@ -339,7 +340,7 @@ mod tests {
 
     #[test]
     fn a_stream_is_read_no_further_while_eight_of_its_records_wait() {
-        // A thread runs what is behind the seven while the other one runs the chain.
+        // One thread runs the records behind the seven while the second thread runs the chain.
         assert!(blocked(7) < 21_500.0, "{}", blocked(7));
         assert!(blocked(8) > 29_000.0, "{}", blocked(8));
     }

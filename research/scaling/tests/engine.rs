@@ -1,6 +1,6 @@
 //! Promise: the model stamps transactions as the engine does. The same transactions run on the
-//! engine and in the model; numbers, vectors and streams of all records are compared with what the
-//! engine's log holds.
+//! engine and in the model; numbers, vectors and streams of all records are compared with the
+//! engine's log.
 #![allow(missing_docs, reason = "tests are named by what they promise")]
 
 use fastrand::Rng;
@@ -48,7 +48,7 @@ fn builder(protocol: Protocol, record: RecordKind) -> (Builder, ProcedureId) {
         .log_settings(|log| {
             log.segment_bytes = 1 << 18;
             log.buffer_bytes = 1 << 18;
-            // One epoch, and no anchors: when these come is a matter of time.
+            // One epoch, and no anchors: their times are not deterministic.
             log.epoch = Some(Duration::from_secs(3600));
             log.research.fixed_streams = true;
             log.research.anchor_interval_bytes = 1 << 40;
@@ -159,7 +159,7 @@ fn model(
     let streams = if protocol == Modelled::Serial { 1 } else { STREAMS };
     let mut rules = Rules::new(protocol, streams, 1 << 10, commands, true);
     let mut order = Order::new(streams, 1 << 40);
-    // Rows of the model that are in the partitions of the engine's.
+    // Rows of the model in the same partitions as the engine's rows.
     let mut rows: Vec<u32> = Vec::new();
     for partition in &engine.partitions {
         let fits = |row: &u32| {
@@ -187,8 +187,8 @@ fn model(
     (0..streams).map(|stream| records(stream).map(record).collect()).collect()
 }
 
-/// Transactions of several sessions. The first ones write, so that no reader comes before the
-/// table's first writer.
+/// Transactions of several sessions. The first transactions write, so that no reader comes before
+/// the table's first writer.
 fn calls(seed: u64) -> Vec<(usize, Calls)> {
     let mut rng = Rng::with_seed(seed);
     let mut calls: Vec<_> = (0..STREAMS).map(|at| (at, vec![(at as i64, true)])).collect();

@@ -77,8 +77,7 @@ fn a_device_passes_no_more_than_its_bandwidth() {
         [("serial", 1.0), ("taurus", 8.0), ("silo-r", 8.0), ("plover", 8.0), ("poplar", 8.0)]
     {
         let rate = per_second(&of(protocol, "data", &costs(0.0), &slow));
-        // 1,000 bytes per row image. Buffers that are full at the start of the measurement drain
-        // within it.
+        // 1,000 bytes per row image. Buffers full at the start of the measurement drain within it.
         let most = devices * slow.bandwidth / 1_000.0;
         assert!(rate < 1.4 * most && rate > 0.5 * most, "{protocol}: {rate} of {most}");
     }
@@ -184,7 +183,7 @@ fn replay_of_commands_scales_until_vectors_bind() {
     assert!(serial < 1.05e6);
 }
 
-/// Records follow all that their anchor covers: many anchors hold replay up.
+/// Records follow all positions covered by their anchor: many anchors hold replay up.
 #[test]
 fn few_anchors_leave_replay_more_parallelism() {
     let with = |anchor_interval| {

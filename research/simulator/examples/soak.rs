@@ -6,7 +6,7 @@ use hyades_simulator::soak::{CHILD, run_child, soak};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// What programs that allocate on many threads use.
+/// The allocator of programs that allocate on many threads.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -1,5 +1,5 @@
-//! One history: a database that is opened several times, each time until a crash or a close, and
-//! the checks in between. One such run is called a *life*.
+//! One history: a database opened several times, each time until a crash or a close, and the checks
+//! in between. The run from an opening to a crash or a close is called a *life*.
 
 use crate::checkpoints::CheckpointCounts;
 use crate::ending::Ending;
@@ -32,8 +32,8 @@ pub struct Outcome {
     pub faults: BTreeMap<&'static str, u64>,
     /// Violations found in recovered states.
     pub verdict: Verdict,
-    /// Replies and messages that were sent before others that they follow, and transactions that
-    /// survived without those before them in their client's order.
+    /// Replies and messages sent before their predecessors, and transactions that survived without
+    /// the earlier transactions in their client's order.
     pub out_of_order: Vec<String>,
     /// Openings, checkpoints and shutdowns that failed although nothing was damaged.
     pub refused_wrongly: Vec<String>,
@@ -43,11 +43,11 @@ pub struct Outcome {
     pub grown: Option<String>,
     /// Set if the history did not end: the state of its threads.
     pub hung: Option<String>,
-    /// The disk as it was before the opening that showed the failure, or before the last.
+    /// The disk before the opening with the failure, or before the last opening.
     pub image: Option<SimulatedDisk>,
     /// The life before the failure, in readable form.
     pub story: String,
-    /// The same in binary form, so that the image can be checked again.
+    /// The life in binary form, so that the image can be checked again.
     pub kept: Option<SavedFailure>,
 }
 
@@ -91,9 +91,9 @@ pub(crate) struct Opened {
     pub(crate) device: SimulatedDevice,
     pub(crate) procedure: ProcedureId,
     pub(crate) combination: Combination,
-    /// Whether a fault was armed while it was opened. It may have hit a thread started there.
+    /// Whether a fault was armed during the opening. The fault may have hit a thread started there.
     pub(crate) faulty: bool,
-    /// What its procedure has read and written, where it may run on other threads.
+    /// The reads and writes of its procedure, where the procedure may run on other threads.
     pub(crate) traces: ProcedureTraces,
 }
 
@@ -117,13 +117,13 @@ impl Opened {
     }
 }
 
-/// What a history is doing: for the report of one that hangs.
+/// The current work of a history: for the report of a hang.
 pub type Stage = Arc<Mutex<String>>;
 
-/// Runs a history. Keeps in `stage` what it is doing.
+/// Runs a history. Keeps the current work in `stage`.
 pub fn run(plan: &Plan, stage: &Stage) -> Outcome {
-    // Computes the list before the history starts: it opens databases, which would consume the
-    // history's random numbers and simulated time.
+    // Computes the list before the history starts: the computation opens databases, which would
+    // consume the history's random numbers and simulated time.
     Combination::with_calls();
     if plan.isolation {
         return run_for_isolation(plan);
@@ -173,7 +173,7 @@ fn run_lives(plan: &Plan, stage: &Stage) -> Outcome {
         }
         case.live(opened);
     }
-    // The state that the last life left is checked as well.
+    // The state left by the last life is checked as well.
     if case.outcome.is_sound() {
         let story = case.story();
         let image = case.disk.fork();
@@ -186,11 +186,12 @@ fn run_lives(plan: &Plan, stage: &Stage) -> Outcome {
     case.outcome
 }
 
-/// Time after which a transaction that does not depend on the stalled stream counts as stuck. It
-/// needs far less; the machine may be busy.
+/// Time after which a transaction that does not depend on the stalled stream counts as stuck. A
+/// transaction needs far less; the machine may be busy.
 const STUCK_AFTER: Duration = Duration::from_secs(20);
 
-/// Waits until each session has left its current transaction. Returns a message if one is stuck.
+/// Waits until each session has left its current transaction. Returns a message if a session is
+/// stuck.
 fn wait_for_steps(steps: &[AtomicU64]) -> Option<String> {
     let before: Vec<u64> = steps.iter().map(|step| step.load(Ordering::Relaxed)).collect();
     let began = std::time::Instant::now();
@@ -230,7 +231,7 @@ fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
 }
 
 impl Case {
-    /// Keeps what it is doing from now on.
+    /// Keeps the current work from now on.
     fn enter_stage(&self, what: String) {
         *locked(&self.stage) = what;
     }
@@ -284,7 +285,7 @@ impl Case {
                     if self.plan.lying_sync {
                         device.arm(SimulatedFault::LyingSync);
                     }
-                    // Those of replay.
+                    // Drops the traces of replay.
                     traces.clear();
                     match database::sites(&self.plan, combination, settings) {
                         Some(1) => self.note("lives with one site"),
@@ -404,9 +405,9 @@ impl Case {
         self.outcome.acknowledged += acknowledged as u64;
     }
 
-    /// Whether one stream is stalled in this life, so that no transaction may wait for it to begin
-    /// or end. Excluded are Plover, where a change goes to the stream of its row and all streams
-    /// are needed, and endings that inject another fault, which may end the life earlier.
+    /// Whether one stream is stalled in this life, so that no transaction may wait for the stream
+    /// to begin or end. Excluded are Plover, where a change goes to the stream of its row and all
+    /// streams are needed, and endings that inject another fault, which may end the life earlier.
     fn stalls(&self, ending: Ending) -> bool {
         let Combination { streams, protocol, .. } = self.now;
         let kills = matches!(ending, Ending::PowerCut | Ending::Kill);
@@ -414,7 +415,7 @@ impl Case {
         self.plan.shape.stalled && !self.plan.stepped && kills && free
     }
 
-    /// Slows the device of a stream, or stops it: returns whether it stops.
+    /// Slows the device of a stream, or stops the device: returns whether it stops.
     fn slow_a_stream(&mut self, device: &SimulatedDevice, ending: Ending) -> bool {
         let dir = format!("stream-{:04}", self.rng.u32(0..4));
         let stopped = !ending.is_quiet() && self.rng.bool();

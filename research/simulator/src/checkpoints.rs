@@ -27,11 +27,11 @@ pub(crate) fn settings(plan: &Plan, rng: &mut Rng, settings: &mut CheckpointSett
 #[derive(Debug, Default)]
 pub(crate) struct CheckpointCounts {
     pub number: u64,
-    /// The first failure. No checkpoint is attempted after it.
+    /// The first failure. No checkpoint is attempted afterwards.
     pub failed: Option<String>,
 }
 
-/// Takes checkpoints until `over` is set or one fails.
+/// Takes checkpoints until `over` is set or a checkpoint fails.
 pub(crate) fn take(db: &Database, seed: u64, over: &AtomicBool) -> CheckpointCounts {
     let mut rng = Rng::with_seed(seed);
     let pause = rng.u64(0..3000);
@@ -89,8 +89,8 @@ impl Case {
     }
 
     /// Opens copies of the disk and takes a checkpoint that stops at its first change of the disk,
-    /// at its second, and so on, up to the removal of the last log file that it truncates. The
-    /// state recovered after each must be sound.
+    /// at its second, and so on, up to the removal of the last truncated log file. The state
+    /// recovered after each must be sound.
     pub(crate) fn checkpoint_stopped_at_each_step(
         &mut self,
         opened: &Opened,
@@ -140,7 +140,7 @@ impl Case {
         }
     }
 
-    /// Recovers a copy of the disk and checks the state. Keeps `before` if that shows a violation.
+    /// Recovers a copy of the disk and checks the state. Keeps `before` after a violation.
     pub(crate) fn check_recovery(
         &mut self,
         opened: &Opened,

@@ -1,4 +1,4 @@
-//! How the program around a database conducts itself in a history: its wakers, the length of its
+//! The conduct of the program around a database in a history: its wakers, the length of its
 //! transactions, its devices, rarer settings, and changes of the schema. Two histories of three are
 //! plain; each of the others draws one or two features.
 
@@ -40,7 +40,7 @@ pub struct Conduct {
 }
 
 impl Conduct {
-    /// The conduct that a seed stands for. Adjusts the tables of the plan.
+    /// The conduct of a seed. Adjusts the tables of the plan.
     pub(crate) fn random(rng: &mut Rng, plan: &mut Plan) -> Conduct {
         let mut conduct = Conduct::default();
         if rng.u32(0..3) != 0 {
@@ -54,7 +54,7 @@ impl Conduct {
                 2 => conduct.asynchronous = true,
                 3 => conduct.patience = [1, 100, 10_000][rng.usize(0..3)],
                 4 => conduct.exact_checkpoints = true,
-                // A stream that stands still occupies the workers of all of them.
+                // A stalled stream occupies the workers of all streams.
                 5 if !plan.shape.stalled => {
                     conduct.device = LogDevice::Striped([512, 4096, 1 << 16][rng.usize(0..3)]);
                 }

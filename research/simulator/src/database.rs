@@ -22,8 +22,8 @@ pub(crate) fn builder(
     builder_tracing((plan, combination), device, dirs, settings, &ProcedureTraces::default())
 }
 
-/// The same. Where calls are logged before they run, and where sites run them, its procedure leaves
-/// traces there.
+/// As above, with traces: where calls are logged before they run, and where sites run calls, the
+/// procedure leaves traces there.
 pub(crate) fn builder_tracing(
     (plan, combination): (&Plan, Combination),
     device: &SimulatedDevice,
@@ -66,15 +66,15 @@ pub(crate) fn builder_tracing(
         });
     builder = plan.conduct.settings(builder);
     let tables = plan.tables;
-    // Each opening spreads the rows in another way, over another number of partitions. Calls that
-    // were logged before they ran state their partitions, so the rows stay where they are.
+    // Each opening spreads the rows in another way, over another number of partitions. Calls logged
+    // before they ran state their partitions, so the rows stay in their partitions.
     let mut rng = spreading(settings);
     builder = builder.partitions(partitions(&mut rng));
     let sites = sites(plan, combination, settings);
     builder = sites.into_iter().fold(builder, Builder::sites);
     let states = plan.combination.calls_only();
     schema::declare(&mut builder, tables, (!states).then_some(&mut rng));
-    // Where it may run on threads of the database.
+    // Where the procedure may run on threads of the database.
     let (traces, keeps) = (traces.clone(), combination.calls_only() || sites.is_some());
     let run = move |tx: &Transaction<'_>, program: Program| {
         let result = program::run(tx, tables, &program);
@@ -95,7 +95,7 @@ pub(crate) fn builder_tracing(
     (builder, procedure)
 }
 
-/// What follows from how an opening spreads the rows.
+/// The random numbers of an opening's spread of the rows.
 fn spreading(settings: u64) -> Rng {
     Rng::with_seed(settings ^ 0x9A27)
 }
@@ -107,8 +107,8 @@ fn partitions(spreading: &mut Rng) -> usize {
 /// The most sites of a database.
 const SITES: usize = 4;
 
-/// How many sites an opening with these settings has: up to [`SITES`], which stop for each other's
-/// calls; none in most.
+/// The number of sites of an opening with these settings: up to [`SITES`], which stop for each
+/// other's calls; none in most openings.
 pub(crate) fn sites(plan: &Plan, combination: Combination, settings: u64) -> Option<usize> {
     let mut rng = Rng::with_seed(settings ^ 0x517E);
     let most = partitions(&mut spreading(settings)).min(SITES);
@@ -116,8 +116,8 @@ pub(crate) fn sites(plan: &Plan, combination: Combination, settings: u64) -> Opt
     (has_some && rng.u32(0..3) == 0).then(|| rng.usize(1..most + 1))
 }
 
-/// Partitions that a program is said to access, with the first of its arguments: all, none, or some
-/// that it may not need.
+/// The stated partitions of a program, with the first of its arguments: all, none, or some perhaps
+/// without need.
 fn stated(id: u64) -> Partitions {
     match id % 5 {
         0 => Partitions::ALL,

@@ -50,9 +50,9 @@ pub(crate) fn run_guarded(
     }
 }
 
-/// The threads of a process, given by its number or as `self`: name, state, the kernel function
-/// they wait in, and the ticks of processor time that they have used, as far as the system reports
-/// them. A thread that spins has used much.
+/// The threads of a process, given by its number or as `self`: name, state, the kernel function of
+/// the wait, and the used ticks of processor time, as far as reported by the system. A thread that
+/// spins has used much.
 pub(crate) fn threads(process: &str) -> Vec<String> {
     let read = |place: std::path::PathBuf| std::fs::read_to_string(place).unwrap_or_default();
     let Ok(tasks) = std::fs::read_dir(format!("/proc/{process}/task")) else { return Vec::new() };

@@ -1,10 +1,9 @@
-//! What ran, what was read and what was acknowledged, and the check of the recovered state against
-//! it.
+//! The transactions of a life, their reads, and their acknowledgements, and the check of the
+//! recovered state against the history.
 //!
-//! Every row names the program that wrote it, so a recovered state names its transactions. The
-//! order of the writers of a row is known from what they read there and from real time: a
-//! transaction that returned before another began precedes it. Where neither decides, nothing is
-//! concluded.
+//! Every row names its writer program, so a recovered state names its transactions. The order of
+//! the writers of a row is known from their reads of the row and from real time: a transaction that
+//! returned before another began precedes the other. Where neither decides, nothing is concluded.
 
 use crate::program::{ReadResult, Trace, WriteTrace};
 use crate::schema::{At, Content, State};
@@ -17,32 +16,32 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 pub struct ExecutedTransaction {
     /// The program's number.
     pub id: u64,
-    /// Logical time before it began.
+    /// Logical time before the start.
     pub began: u64,
-    /// Logical time after it returned.
+    /// Logical time after the return.
     pub returned: u64,
-    /// What it read and wrote. Aborted and read-only transactions have no writes.
+    /// The reads and writes. Aborted and read-only transactions have no writes.
     pub trace: Trace,
-    /// Whether it was acknowledged.
+    /// Whether the transaction was acknowledged.
     pub acknowledged: bool,
-    /// How it ran and ended, in readable form.
+    /// The way of running and the end, in readable form.
     pub how: String,
 }
 
-/// Which transactions may survive although the earlier writers of their rows are lost.
+/// The transactions that may survive although the earlier writers of their rows are lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LosesOverwritten {
     /// None.
     #[default]
     Never,
-    /// Those that have only written blindly.
+    /// Transactions that have only written blindly.
     BlindTransactions,
     /// All, for the rows that they have written blindly.
     BlindWrites,
 }
 
 impl LosesOverwritten {
-    /// What holds under a protocol.
+    /// The rule of a protocol.
     pub fn under(protocol: Protocol) -> Self {
         match protocol {
             Protocol::Poplar => LosesOverwritten::BlindTransactions,
@@ -55,11 +54,11 @@ impl LosesOverwritten {
 /// The state at the beginning of a life, and the transactions of that life.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct History {
-    /// What may be lost beneath survivors of this life.
+    /// The possible losses beneath survivors of this life.
     pub loses_overwritten: LosesOverwritten,
-    /// The state that the life began with.
+    /// The state at the start of the life.
     pub base: State,
-    /// Programs that were lost in a crash and must never reappear.
+    /// Programs lost in a crash that must never reappear.
     pub dead: HashSet<u64>,
     /// The transactions of this life.
     pub life: Vec<ExecutedTransaction>,
@@ -75,11 +74,11 @@ enum Fate {
 /// Violations found in a recovered state, one sentence each.
 #[derive(Clone, Debug, Default)]
 pub struct Verdict {
-    /// Acknowledged transactions that are missing.
+    /// Missing acknowledged transactions.
     pub lost: Vec<String>,
     /// Transactions that survived in part.
     pub partial: Vec<String>,
-    /// Transactions that were lost in an earlier crash and reappeared.
+    /// Transactions lost in an earlier crash that reappeared.
     pub resurrected: Vec<String>,
     /// States that no replay of a dependency-closed set of the history yields.
     pub diverged: Vec<String>,
@@ -104,10 +103,10 @@ impl Verdict {
     }
 }
 
-/// The writers of one row, and their order as far as it is known.
+/// The writers of one row, and their order as far as known.
 struct Chain<'h> {
     writers: Vec<(&'h ExecutedTransaction, &'h WriteTrace)>,
-    /// For each writer, the set of writers that come after it, as bits.
+    /// For each writer, the set of later writers, as bits.
     after: Vec<Vec<u64>>,
 }
 
@@ -146,7 +145,7 @@ impl<'h> Chain<'h> {
         match loses {
             LosesOverwritten::Never => false,
             LosesOverwritten::BlindTransactions => self.writers[last].0.trace.blind,
-            // A writer behind `other`, up to `last`, has not read what it overwrote.
+            // A writer behind `other`, up to `last`, has not read the version that it overwrote.
             LosesOverwritten::BlindWrites => (0..self.writers.len()).any(|at| {
                 let may_be_between = !self.precedes(at, other) && !self.precedes(last, at);
                 let is_blind = self.writers[at].1.before == ReadResult::Nothing;
@@ -214,7 +213,7 @@ impl Judge<'_> {
         self.gone.entry(id).or_insert_with(why);
     }
 
-    /// Derives from each row which of its writers survived and which were lost.
+    /// Derives from each row the writers that survived and the writers that were lost.
     fn judge_rows(&mut self, state: &State) {
         let chains = std::mem::take(&mut self.chains);
         let base = &self.history.base;
@@ -332,7 +331,7 @@ impl Judge<'_> {
         }
     }
 
-    /// Returns something that a transaction read and that is missing.
+    /// Returns a missing row or version that a transaction read.
     fn missing_read(&self, ran: &ExecutedTransaction) -> Option<String> {
         for (at, saw) in &ran.trace.reads {
             match saw {

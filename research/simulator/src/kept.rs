@@ -1,5 +1,6 @@
-//! A failing history that is kept: what ran and what was acknowledged, with the disk that it left.
-//! Threads do not run the same way twice, but a kept disk can be checked any number of times.
+//! A kept failing history: the transactions and the acknowledgements, with the disk left by the
+//! history. Threads do not run the same way twice, but a kept disk can be checked any number of
+//! times.
 
 use crate::database;
 use crate::history::History;
@@ -16,13 +17,13 @@ use std::path::Path;
 pub struct SavedFailure {
     /// The plan of the history.
     pub plan: Plan,
-    /// Combination with which the opening that showed the failure was done.
+    /// The combination of the opening with the failure.
     pub combination: Combination,
     /// Number of log directories used by then.
     pub dirs: usize,
     /// Number of programs created by then.
     pub programs: u64,
-    /// The life before the crash, and the state that it began with.
+    /// The life before the crash, and the state at its start.
     pub history: History,
 }
 
@@ -66,7 +67,7 @@ impl SavedFailure {
         wrong
     }
 
-    /// Writes it to `history.bin` in a directory.
+    /// Writes the history to `history.bin` in a directory.
     ///
     /// # Errors
     /// I/O errors.
@@ -75,10 +76,10 @@ impl SavedFailure {
         std::fs::write(place.join("history.bin"), bytes)
     }
 
-    /// Reads what [`save`](Self::save) wrote, and the disk beside it.
+    /// Reads the files of [`save`](Self::save), and the disk beside `history.bin`.
     ///
     /// # Errors
-    /// I/O errors; or it was written by another version.
+    /// I/O errors; or another version wrote the files.
     pub fn load(place: &Path) -> io::Result<(SavedFailure, SimulatedDisk)> {
         let bytes = std::fs::read(place.join("history.bin"))?;
         let kept = postcard::from_bytes(&bytes).map_err(io::Error::other)?;

@@ -1,4 +1,4 @@
-//! One life of a database: sessions on threads run random transactions until something ends it.
+//! One life of a database: sessions on threads run random transactions until the end of the life.
 
 use crate::conduct::Conduct;
 use crate::history::ExecutedTransaction;
@@ -16,8 +16,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Logical clock and program numbers of a history, shared by all sessions. SeqCst: what a thread
-/// did before it drew a time must precede what another thread does after a later time.
+/// Logical clock and program numbers of a history, shared by all sessions. SeqCst: the work of a
+/// thread before its draw of a time must precede the work of another thread after a later time.
 #[derive(Debug, Default)]
 pub struct Counters {
     moment: AtomicU64,
@@ -47,11 +47,11 @@ pub struct Work<'d> {
     pub db: &'d Database,
     /// The procedure that runs programs.
     pub procedure: ProcedureId,
-    /// Its tables.
+    /// The tables.
     pub tables: Tables,
     /// Clock and program numbers.
     pub counters: &'d Counters,
-    /// What procedures read and wrote, if only calls are logged.
+    /// The reads and writes of procedures, if only calls are logged.
     pub traces: &'d ProcedureTraces,
     /// Whether calls are logged before they run, and nothing else: closures only read.
     pub calls_only: bool,
@@ -63,9 +63,9 @@ pub struct Work<'d> {
     pub shape: Shape,
     /// Unusual conduct of the program around the database.
     pub conduct: Conduct,
-    /// Wakers that misbehave, if there are any.
+    /// Wakers that misbehave, if any.
     pub(crate) wakers: Option<Arc<Wakers>>,
-    /// Reader sessions that are not done. Writers go on as long as there are any.
+    /// Unfinished reader sessions. Writers go on as long as there are any.
     pub readers: AtomicUsize,
     /// For each session, the number of transactions begun plus the number ended: odd while one
     /// runs.
@@ -89,7 +89,7 @@ pub struct SessionResult {
     pub starved: Option<String>,
 }
 
-/// How many times a reader session reads everything.
+/// The number of times a reader session reads everything.
 const READS: usize = 4;
 
 /// Writers go on beside a reader for about this long.
@@ -110,11 +110,11 @@ pub struct Runner<'d> {
     session: Session,
     queue: CommitQueue<usize>,
     ran: Vec<ExecutedTransaction>,
-    /// Whether it only reads everything.
+    /// Whether the session only reads everything.
     reads: bool,
-    /// A snapshot that it has read and will read again, and the moment before it was opened.
+    /// A snapshot read before and to read again, and the moment before its opening.
     held: Option<(Snapshot, u64)>,
-    /// Its index among the sessions.
+    /// The index among the sessions.
     at: usize,
 }
 
@@ -149,7 +149,7 @@ impl<'d> Runner<'d> {
         SessionResult { ran: self.ran, starved }
     }
 
-    /// Runs random transactions. Returns the error if one starved.
+    /// Runs random transactions. Returns the error if a transaction starved.
     fn write(&mut self) -> Option<String> {
         let beside = self.work.beside_readers();
         for n in 0.. {
@@ -188,10 +188,10 @@ impl<'d> Runner<'d> {
         failed
     }
 
-    /// Collects the acknowledgements that have arrived.
+    /// Collects the arrived acknowledgements.
     ///
     /// # Errors
-    /// The log has failed. Acknowledgements that arrived before are collected.
+    /// The log has failed. Acknowledgements from before the failure are collected.
     pub fn drain(&mut self) -> Result<(), Error> {
         let (ran, durable) = (&mut self.ran, !self.work.conduct.asynchronous);
         self.queue.drain(|at| ran[at].acknowledged = durable).map(drop)
@@ -251,8 +251,8 @@ impl<'d> Runner<'d> {
         Ok(())
     }
 
-    /// Runs a program that only reads as of a snapshot: the one that is held, or a new one. Either
-    /// may be held afterwards. `began` becomes the moment before it was opened.
+    /// Runs a program that only reads as of a snapshot: the held snapshot, or a new one. Either may
+    /// be held afterwards. `began` becomes the moment before its opening.
     fn read_snapshot(
         &mut self,
         program: &Program,
@@ -303,7 +303,8 @@ impl<'d> Runner<'d> {
         Ok((self.describe(how, result, program), ticket))
     }
 
-    /// Posts a program, and waits until it has run; runs it on this thread if it must not wait.
+    /// Posts a program, and waits until the program has run; runs posted calls on this thread
+    /// unless `may_wait`.
     fn post(&mut self, program: &Program, may_wait: bool) -> Result<(String, Ticket), Error> {
         let posted = self.work.db.post::<_, ()>(self.work.procedure, program)?;
         while !may_wait && self.work.db.run_posted()? {}

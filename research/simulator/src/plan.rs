@@ -39,8 +39,8 @@ impl Combination {
         !self.protocol.takes_data()
     }
 
-    /// Every combination that the engine opens with a log. The engine decides which are sound:
-    /// those that it refuses as misuse are left out.
+    /// Every combination that the engine opens with a log. The engine decides: combinations refused
+    /// as misuse are left out.
     pub fn with_calls() -> &'static [Combination] {
         // Computed once, on first use.
         static ALL: OnceLock<Vec<Combination>> = OnceLock::new();
@@ -61,7 +61,7 @@ impl Combination {
         })
     }
 
-    /// Whether the engine opens a database with it.
+    /// Whether the engine opens a database with the combination.
     fn is_sound(&self) -> bool {
         let builder = Database::builder()
             .protocol(self.protocol)
@@ -87,8 +87,8 @@ impl Combination {
         all[rng.usize(0..all.len())]
     }
 
-    /// A random one that may follow this one in a history. What states partitions from the first
-    /// life on may log calls alone in a later one.
+    /// A random combination that may follow this combination in a history. A history that states
+    /// partitions from the first life on may log calls alone in a later life.
     pub fn next(&self, rng: &mut Rng) -> Combination {
         if !self.calls_only() {
             return Self::random(rng);
@@ -106,7 +106,7 @@ impl Combination {
 /// A history to be run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
-    /// Seed of everything that the other fields leave open.
+    /// Seed of everything left open by the other fields.
     pub seed: u64,
     /// The combination of the first life.
     pub combination: Combination,
@@ -138,7 +138,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The plan that a seed stands for, in this combination.
+    /// The plan of a seed, in this combination.
     pub fn random(seed: u64, combination: Combination) -> Plan {
         let mut rng = Rng::with_seed(seed);
         let mut plan = Plan {
@@ -181,7 +181,7 @@ impl Plan {
         longest_text > 0 || longest_key > 1000 || keys > 1000
     }
 
-    /// Reductions of this plan, in the order in which they are tried.
+    /// Reductions of this plan, in the order of the tries.
     pub fn smaller(&self) -> Vec<Plan> {
         let mut all = Vec::new();
         let mut push = |change: &dyn Fn(&mut Plan)| {
@@ -244,14 +244,16 @@ impl Plan {
 }
 
 impl Plan {
-    /// How long a transaction may starve: far less than a history may take, far more than it needs.
+    /// The time for which a transaction may starve: far less than a history may take, far more than
+    /// a transaction needs.
     pub(crate) fn retry_settings(&self, settings: u64, retries: &mut RetrySettings) {
         let mut rng = Rng::with_seed(settings ^ 0x4E74);
         retries.deadline = Some(Duration::from_secs(if self.shape.reader { 3 } else { 20 }));
         if self.shape.reader {
             retries.alone_after = Some(Duration::from_millis(20));
         } else if self.shape.extremes {
-            // Sessions that wait for each other's locks may never end if none ever runs alone.
+            // Sessions that wait for each other's locks may never end if no session ever runs
+            // alone.
             let waits_for_locks = self.conduct.patience > 0;
             let never = if waits_for_locks { retries.alone_after } else { None };
             retries.alone_after = [never, Some(Duration::ZERO)][rng.usize(0..2)];
@@ -263,7 +265,7 @@ impl Plan {
 mod tests {
     use super::*;
 
-    /// Approximate number of bytes that the transactions of a life write.
+    /// Approximate number of bytes written by the transactions of a life.
     fn written(plan: &Plan) -> usize {
         let rows = if plan.shape.bulk { 2 + plan.tables.keys as usize / 12 } else { 2 };
         plan.sessions * plan.transactions * rows * plan.tables.row_bytes()

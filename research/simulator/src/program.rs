@@ -1,7 +1,7 @@
-//! Transactions as data, and what each of them read. `random` draws them.
+//! Transactions as data, and the reads of each. `random` draws the transactions.
 //!
-//! Every write holds a digest of all that the program has read so far. A command that is replayed
-//! on other rows than it ran on therefore leaves other content, which the check finds.
+//! Every write holds a digest of all that the program has read so far. A command replayed on other
+//! rows than in the first run therefore leaves other content, which the check finds.
 
 mod random;
 
@@ -18,18 +18,18 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Program {
     /// Unique in a history. Written to every row as its version.
     pub id: u64,
-    /// Its steps, in order.
+    /// The steps, in order.
     pub steps: Vec<Step>,
-    /// Whether it also inserts a marker row of its own.
+    /// Whether the program also inserts a marker row of its own.
     pub mark: bool,
-    /// Whether it aborts at the end.
+    /// Whether the program aborts at the end.
     pub give_up: bool,
-    /// Whether it returns a duplicate key as an error, where other programs go on.
+    /// Whether the program returns a duplicate key as an error, where other programs go on.
     pub strict: bool,
 }
 
 impl Program {
-    /// Whether it writes nothing.
+    /// Whether the program writes nothing.
     pub fn only_reads(&self) -> bool {
         let reads = |step: &Step| {
             matches!(
@@ -52,11 +52,11 @@ pub enum Step {
     Get(At),
     /// Reads a row, then writes all of it.
     Put(At),
-    /// Writes all of a row without reading it.
+    /// Writes all of a row without a read.
     Blind(At),
-    /// Writes a row without learning whether it existed (a blind write).
+    /// Writes a row without learning whether the row existed (a blind write).
     Store(At),
-    /// Changes columns of a row without reading them, if it exists.
+    /// Changes columns of a row without a read, if the row exists.
     Change(At),
     /// Inserts a row.
     Insert(At),
@@ -82,7 +82,7 @@ pub enum Step {
         /// The group.
         group: i64,
     },
-    /// Writes all rows of a key range without reading them.
+    /// Writes all rows of a key range without a read.
     Fill {
         /// The table.
         table: u32,
@@ -105,12 +105,12 @@ pub enum Step {
         /// The table.
         table: u32,
     },
-    /// Reads the two rows that are always written together, panics unless one transaction wrote
-    /// both, and may write both.
+    /// Reads the two rows always written together, panics unless one transaction wrote both, and
+    /// may write both.
     Pair {
         /// The table.
         table: u32,
-        /// Whether it writes them.
+        /// Whether the step writes the rows.
         write: bool,
     },
     /// Steps under a savepoint, which may be rolled back at the end.
@@ -122,7 +122,7 @@ pub enum Step {
     },
 }
 
-/// What was read of a row.
+/// The result of the read of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ReadResult {
     /// The row as written by this program.
@@ -135,33 +135,34 @@ pub enum ReadResult {
     Nothing,
 }
 
-/// What a program did to a row.
+/// The effect of a program on a row.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct WriteTrace {
-    /// What it knew of the row before.
+    /// The knowledge of the row before.
     pub before: ReadResult,
-    /// What it left; `None` if it deleted the row.
+    /// The content left; `None` if the program deleted the row.
     pub after: Option<Content>,
 }
 
-/// What a transaction read and wrote in its last attempt.
+/// The reads and writes of a transaction in its last attempt.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Trace {
-    /// Rows that it read and had not written itself.
+    /// Rows read and not written by the transaction itself before.
     pub reads: Vec<(At, ReadResult)>,
-    /// Rows that it wrote.
+    /// Rows written.
     pub writes: BTreeMap<At, WriteTrace>,
-    /// Whether it did only blind writes. It may then survive although the writers that it overwrote
-    /// are lost.
+    /// Whether the transaction did only blind writes. It may then survive although the overwritten
+    /// writers are lost.
     pub blind: bool,
 }
 
 thread_local! {
-    /// What the last program on this thread did. A procedure that aborts returns nothing itself.
+    /// The trace of the last program on this thread. A procedure that aborts returns nothing
+    /// itself.
     static LAST: RefCell<Trace> = RefCell::default();
 }
 
-/// Takes what the last program on this thread read and wrote.
+/// Takes the reads and writes of the last program on this thread.
 pub fn take_trace() -> Trace {
     LAST.take()
 }
@@ -180,7 +181,7 @@ struct Running<'t, 'p> {
     trace: Trace,
 }
 
-/// Runs a program. [`take_trace`] then returns what it read and wrote.
+/// Runs a program. [`take_trace`] then returns the reads and writes.
 pub fn run(tx: &Transaction<'_>, tables: Tables, program: &Program) -> Result<(), Abort> {
     run_with(tx, tables, program, &mut || {})
 }
@@ -203,7 +204,7 @@ pub fn run_with(
     }
     let mut trace = running.trace;
     if result.is_err() {
-        // The writes of an aborted program are gone. What they overwrote counts as read.
+        // The writes of an aborted program are gone. The overwritten versions count as read.
         for (at, wrote) in std::mem::take(&mut trace.writes) {
             trace.reads.push((at, wrote.before));
         }
@@ -227,8 +228,8 @@ impl Running<'_, '_> {
         steps.iter().try_for_each(|step| self.step(step))
     }
 
-    /// Prefetches the index positions of about half of the steps, ascending or descending. This
-    /// must not change any result. Tables without an ordered index ignore it.
+    /// Prefetches the index positions of about half of the steps, ascending or descending. A
+    /// prefetch must not change any result. Tables without an ordered index ignore prefetches.
     fn announce(&self, step: &Step) {
         match *step {
             Step::Blind(at) | Step::Store(at) | Step::Insert(at) if at.1 % 4 < 2 => {
@@ -324,7 +325,7 @@ impl Running<'_, '_> {
             Step::Store(at) => {
                 let content = self.next(*at);
                 schema::put(tx, self.tables, *at, content)?;
-                // With an index it reads the row that it replaces.
+                // With an index a put reads the replaced row.
                 let read = [ReadResult::Nothing, ReadResult::Present];
                 self.wrote(*at, read[usize::from(self.tables.indexed)], Some(content));
             }

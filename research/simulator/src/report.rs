@@ -6,34 +6,34 @@ use serde::{Deserialize, Serialize};
 /// Sums over all histories. Every column from `lost` to `hung` must be 0.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// Seed of the first history. The others follow it.
+    /// Seed of the first history. The next seeds follow.
     pub seed: u64,
-    /// Databases that were opened several times and checked after each life.
+    /// Databases opened several times and checked after each life.
     pub histories: u64,
     /// Ended lives (power cuts, kills, device failures, clean shutdowns) and failed attempts to
     /// open.
     pub crashes: u64,
-    /// Transactions that were acknowledged, read-only ones and aborts included.
+    /// Acknowledged transactions, read-only transactions and aborts included.
     pub acknowledged: u64,
-    /// Acknowledged transactions that are missing after a crash, and missing rows that acknowledged
-    /// transactions read.
+    /// Acknowledged transactions missing after a crash, and missing rows read by acknowledged
+    /// transactions.
     pub lost: u64,
     /// Transactions that survived in part.
     pub partial: u64,
-    /// Transactions that were lost in one crash and reappeared after a later one.
+    /// Transactions lost in one crash that reappeared after a later crash.
     pub resurrected: u64,
     /// States that no replay of a dependency-closed set of the history yields, recoveries of the
-    /// same disk that differ, damage that was not noticed, and panics.
+    /// same disk that differ, unnoticed damage, and panics.
     pub diverged: u64,
-    /// Replies and messages that were sent before others that they follow.
+    /// Replies and messages sent before their predecessors.
     #[serde(default)]
     pub out_of_order: u64,
-    /// Openings of undamaged databases that were refused.
+    /// Refused openings of undamaged databases.
     pub refused_wrongly: u64,
     /// Transactions that did not end, or were not answered, in time.
     #[serde(default)]
     pub late: u64,
-    /// Histories after which the process kept more memory than after the first ones.
+    /// Histories after which the process kept more memory than after the first histories.
     #[serde(default)]
     pub grown: u64,
     /// Histories that did not end in time.

@@ -16,7 +16,7 @@ pub const HASHED: u32 = 0;
 pub const ORDERED: u32 = 1;
 /// The number of the first table for marker rows, of which a transaction inserts one.
 pub const MARKS: u32 = 2;
-/// Number of groups that rows belong to.
+/// Number of groups of rows.
 pub const GROUPS: i64 = 4;
 
 const VERSION: Column<u64> = Column::at(1);
@@ -36,14 +36,14 @@ pub struct Tables {
     pub count: u32,
     /// Keys of these tables are below this number.
     pub keys: i64,
-    /// Whether they have a secondary index.
+    /// Whether the tables have a secondary index.
     pub indexed: bool,
     /// Whether the tables of marker rows have a hash index.
     pub hashed_marks: bool,
-    /// Longest text of a row in bytes, where it may be longer than usual; otherwise 0.
+    /// Longest text of a row in bytes, where a text may be longer than usual; otherwise 0.
     #[serde(default)]
     pub longest_text: u32,
-    /// Longest key in bytes, before it is encoded, where keys are bytes; 0 where they are numbers.
+    /// Longest key in bytes, before encoding, where keys are bytes; 0 where keys are numbers.
     #[serde(default)]
     pub longest_key: u32,
     /// Number of additional tables for marker rows.
@@ -55,15 +55,15 @@ pub struct Tables {
     /// Whether openings change the schema.
     #[serde(default)]
     pub changes: bool,
-    /// Whether rows have the column that a change adds.
+    /// Whether rows have the column added by a change.
     #[serde(default)]
     pub noted: bool,
-    /// Whether they have the index that a change adds or drops.
+    /// Whether the tables have the index that a change adds or drops.
     #[serde(default)]
     pub by_version: bool,
 }
 
-/// Distance of the rows that are written together from the end of the other keys.
+/// Distance of the rows written together from the end of the other keys.
 const PAIR: [i64; 2] = [0, 1];
 
 impl Tables {
@@ -72,7 +72,7 @@ impl Tables {
         (MARKS + (id % (1 + u64::from(self.spare))) as u32, id as i64)
     }
 
-    /// The two rows that are written together.
+    /// The two rows written together.
     pub fn pair(self, table: u32) -> [At; 2] {
         PAIR.map(|n| (table, self.keys + n))
     }
@@ -122,9 +122,9 @@ impl Tables {
 /// The content of a row without its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Content {
-    /// The program that wrote it.
+    /// The program that wrote the row.
     pub version: u64,
-    /// Digest of what that program had read.
+    /// Digest of all that the program had read.
     pub digest: u64,
     /// The indexed column.
     pub group: i64,
@@ -175,9 +175,9 @@ pub fn declare(builder: &mut Builder, tables: Tables, mut rng: Option<&mut Rng>)
     }
 }
 
-/// Text that makes rows differ in length. Some are longer than a frame, or as long as a row may be.
-/// Texts are alike but for the digest, which is in front and once more behind, as in long values of
-/// which little changes.
+/// Text that makes rows differ in length. Some texts are longer than a frame, or as long as a row
+/// may be. Texts are alike but for the digest, which is in front and once more behind, as in long
+/// values with small changes.
 fn fill(tables: Tables, table: u32, digest: u64) -> String {
     let most = if table < MARKS { tables.longest_text as usize } else { 0 };
     let length = match digest % 97 {
@@ -197,7 +197,7 @@ fn fill(tables: Tables, table: u32, digest: u64) -> String {
     text
 }
 
-/// What is wrong with the columns of a row that are no part of its content.
+/// The error in the columns of a row that are no part of its content.
 fn complaint(tables: Tables, at: At, row: &Row<'_>) -> Option<String> {
     if !is_fill(tables, at.0, row.get(FILL)) {
         return Some(format!("the text of row {at:?} is damaged"));
@@ -206,7 +206,7 @@ fn complaint(tables: Tables, at: At, row: &Row<'_>) -> Option<String> {
     note.filter(|note| *note != at.1).map(|note| format!("the note of row {at:?} is {note}"))
 }
 
-/// Whether this is the text of some digest.
+/// Whether a text is the text of some digest.
 fn is_fill(tables: Tables, table: u32, text: &str) -> bool {
     if text.len() < 2 * DIGITS {
         return text.bytes().all(|c| c == b'f');
@@ -255,7 +255,7 @@ pub fn insert(tx: &Transaction<'_>, tables: Tables, at: At, content: Content) ->
     with_row(tables, at, content, |row| tx.insert(Table::nth(at.0), row).map(drop))
 }
 
-/// Inserts or replaces a row. Returns whether it replaced one.
+/// Inserts or replaces a row. Returns whether the row replaced another.
 pub fn upsert(
     tx: &Transaction<'_>,
     tables: Tables,
@@ -284,7 +284,7 @@ pub fn update(
         GROUP.set(content.group),
         FILL.set(&fill[..]),
     ];
-    // Three of four updates leave the last column as it is, so that they are logged as a delta.
+    // Three of four updates leave the last column unchanged, to be logged as a delta.
     let sets = if content.digest.is_multiple_of(4) { &sets[..] } else { &sets[..3] };
     tables.with_key(at, |key| tx.update(Table::nth(at.0), (key,), sets))
 }
@@ -338,12 +338,12 @@ pub fn scan<'t>(
     keys.with_scan(tx, tables, |scan| scan.limit(limit).rows())
 }
 
-/// Prefetches for a scan by primary key, or for an insertion where it begins.
+/// Prefetches for a scan by primary key, or for an insertion at the start of the scan.
 pub fn announce(tx: &Transaction<'_>, tables: Tables, keys: Keys) {
     keys.with_scan(tx, tables, |scan| scan.prefetch());
 }
 
-/// Prefetches for a scan by group, or for the insertion of an index entry at its end.
+/// Prefetches for a scan by group, or for the insertion of an index entry at the end of the scan.
 pub fn announce_group(tx: &Transaction<'_>, table: u32, group: i64, descending: bool) {
     let group = [group.into()];
     let scan = tx.scan_index(Table::nth(table), BY_GROUP).prefix(&group);

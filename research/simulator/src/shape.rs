@@ -1,6 +1,6 @@
 //! Unusual data and clients of a history. Half of the histories are plain. Each of the others draws
-//! a few features and exaggerates them (Groce, Zhang, Eide, Chen, Regehr: "Swarm testing", ISSTA
-//! 2012): a test that has a little of everything takes nothing to its extreme.
+//! a few features and exaggerates the features (Groce, Zhang, Eide, Chen, Regehr: "Swarm testing",
+//! ISSTA 2012): a test with a little of everything takes nothing to its extreme.
 
 use crate::schema::Tables;
 use fastrand::Rng;
@@ -13,7 +13,7 @@ use std::time::Duration;
 pub struct Shape {
     /// Whether each transaction has a session of its own.
     pub session_each: bool,
-    /// Maximum number of unacknowledged transactions of a client before it begins another.
+    /// Maximum number of unacknowledged transactions of a client before the next begins.
     pub in_flight: Option<usize>,
     /// Whether transactions write ranges of keys.
     pub bulk: bool,
@@ -21,7 +21,8 @@ pub struct Shape {
     pub reader: bool,
     /// Whether settings are at the ends of their ranges.
     pub extremes: bool,
-    /// Whether one stream's device is stalled. Transactions that do not depend on it must go on.
+    /// Whether one stream's device is stalled. Transactions without a dependency on the stream must
+    /// go on.
     pub stalled: bool,
 }
 
@@ -39,12 +40,12 @@ const REST_BYTES: usize = 64;
 /// Approximate size of all rows of a history with large rows.
 const LARGE_BYTES: usize = 48 << 20;
 
-/// Approximate bound for the bytes that the transactions of a life write. A simulated disk is held
-/// in memory twice, as seen and as on the medium, and keeps what all lives wrote.
+/// Approximate bound for the bytes written by the transactions of a life. A simulated disk is held
+/// in memory twice, as seen and as on the medium, and keeps the writes of all lives.
 const LIFE_BYTES: usize = 8 * LARGE_BYTES;
 
-/// Maximum number of transactions of a life. This many can be checked in a second even if all write
-/// the same row.
+/// Maximum number of transactions of a life. This number can be checked in a second even if all
+/// write the same row.
 const LIFE_PROGRAMS: usize = 8000;
 
 /// The most round trips of a session that waits for its answers: each may take an epoch, 40 ms
@@ -57,11 +58,11 @@ const MOST_TRANSACTIONS: usize = 400;
 /// Minimum number of transactions of a session. Fewer show little.
 const LEAST_TRANSACTIONS: usize = 3;
 
-/// Longest keys of a history, in bytes before they are encoded, which may double them.
+/// Longest keys of a history, in bytes before the encoding, which may double a key.
 const LONGEST_KEY: usize = MAX_KEY_BYTES / 2 - 1;
 
 impl Shape {
-    /// The shape that a seed stands for. Adjusts the parts of the plan in `drawn`.
+    /// The shape of a seed. Adjusts the parts of the plan in `drawn`.
     pub(crate) fn random(rng: &mut Rng, drawn: PlanParts<'_>) -> Shape {
         let mut shape = Shape::default();
         if rng.bool() {
@@ -77,7 +78,7 @@ impl Shape {
                     tables.keys = ((LARGE_BYTES / most) as i64).clamp(4, 1200);
                     *lives = (*lives).min(3);
                     if rng.bool() {
-                        // With bulk writes all of these rows exist.
+                        // With bulk writes all rows exist.
                         shape.bulk = true;
                         *sessions = (*sessions).min(2);
                     }
@@ -119,8 +120,7 @@ impl Shape {
         shape
     }
 
-    /// Makes a history as small as its features allow, independent of the order in which they were
-    /// drawn.
+    /// Makes a history as small as its features allow, independent of the order of the draws.
     fn fit(&mut self, drawn: PlanParts<'_>) {
         let PlanParts { tables, sessions, transactions, lives } = drawn;
         let longest_key = tables.longest_key as usize;
@@ -149,10 +149,10 @@ impl Shape {
         *transactions = (*transactions).min(session).min(life / *sessions);
     }
 
-    /// Approximate number of transactions of a life that stay within `LIFE_BYTES`.
+    /// Approximate number of transactions of a life within `LIFE_BYTES`.
     pub(crate) fn programs(&self, tables: &Tables) -> usize {
-        // With `bulk`, one in three writes a quarter of the keys on average, others one or two
-        // rows.
+        // With `bulk`, one transaction in three writes a quarter of the keys on average, the rest
+        // one or two rows.
         let rows = if self.bulk { 1 + tables.keys as usize / 16 } else { 1 };
         LIFE_BYTES / (rows * tables.row_bytes())
     }
@@ -191,8 +191,8 @@ impl Shape {
             log.segment_bytes = 1 << rng.u32(23..26);
         }
         if self.stalled {
-            // Half of the buffer holds any record of such a history, so that a record in a stream
-            // with room never waits.
+            // Half of the buffer holds any record of a stalled history, so that a record in a
+            // stream with room never waits.
             log.buffer_bytes = log.buffer_bytes.max(1 << 17);
             log.segment_bytes = log.segment_bytes.max(1 << 19);
         }
@@ -214,9 +214,9 @@ impl Shape {
         }
     }
 
-    /// Sets what flushes, which streams sessions use, and the unit of writing.
+    /// Sets the flushers, the streams of sessions, and the unit of writing.
     pub(crate) fn writing(&self, rng: &mut Rng, log: &mut LogSettings) {
-        // Sessions that keep to a stream wait where it stalls.
+        // Sessions that keep to a stream wait where the stream stalls.
         log.research.fixed_streams = !self.stalled && rng.u32(0..4) == 0;
         log.research.flushed_by_sessions =
             !self.stalled && log.flush_interval.is_none() && rng.u32(0..4) == 0;

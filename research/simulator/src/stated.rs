@@ -1,11 +1,11 @@
-//! Which partitions a program accesses, where tables are partitioned by their keys.
+//! The partitions of a program, where tables are partitioned by their keys.
 
 use crate::program::{Program, Step};
 use crate::schema::{At, Tables};
 use hyades::Partitions;
 
-/// Partitions of a program: those of the rows it names, or all if it may meet others. Some programs
-/// leave one out, or name all without need.
+/// Partitions of a program: the partitions of the rows named, or all if the program may meet other
+/// rows. Some programs leave a partition out, or name all without need.
 pub fn stated(tables: Tables, program: &Program) -> Partitions {
     let mut rows = Vec::new();
     if program.id.is_multiple_of(5) || !program.steps.iter().all(|step| named(step, &mut rows)) {
@@ -21,7 +21,7 @@ pub fn stated(tables: Tables, program: &Program) -> Partitions {
     rows.iter().fold(Partitions::default(), with)
 }
 
-/// Adds the rows that a step accesses; false if it may access others.
+/// Adds the rows of a step; false if the step may access other rows.
 fn named(step: &Step, rows: &mut Vec<At>) -> bool {
     match step {
         Step::Get(at)

@@ -2,9 +2,9 @@
 //! order that follows from the seed, in simulated time.
 //!
 //! Under optimistic concurrency control, transactions of several sessions interleave: between the
-//! steps of one, others run. Where a transaction holds rows while it runs, another one on the same
-//! thread would wait for it, so each runs as a whole. Real parallelism is left to the histories
-//! with threads.
+//! steps of a transaction, other transactions run. Where a transaction holds rows while it runs,
+//! another transaction on the same thread would wait for the rows, so each runs as a whole. Real
+//! parallelism is left to the histories with threads.
 
 use crate::case::{Case, Opened};
 use crate::checkpoints::CheckpointCounts;
@@ -51,7 +51,7 @@ pub(crate) fn work(case: &mut Case, opened: &Opened, ending: Ending) -> bool {
     let quiet = ending.is_quiet();
     let transactions = case.plan.sessions * case.plan.transactions;
     let enough = if quiet { transactions } else { rng.usize(0..transactions + 1) };
-    // Under these a transaction may hold, when it runs another one, what that one needs.
+    // Under these a running transaction may hold rows that an inner transaction needs.
     let interleaves = !matches!(
         opened.combination.concurrency,
         Concurrency::NoWait
@@ -74,7 +74,7 @@ pub(crate) fn work(case: &mut Case, opened: &Opened, ending: Ending) -> bool {
     let mut ran: Vec<ExecutedTransaction> = by_wakers.unwrap_or_default();
     for runner in runners {
         let mut runner = runner.into_inner();
-        // What is not acknowledged by now stays open.
+        // An acknowledgement missing by now stays open.
         let _ = runner.drain();
         ran.extend(runner.into_ran());
     }
@@ -107,9 +107,9 @@ fn run(
     taken: &mut Option<CheckpointCounts>,
 ) -> Option<()> {
     let log = opened.db.log()?;
-    // For each stream, one in this many opportunities to flush is used.
+    // For each stream, one in this number of opportunities to flush is used.
     let lazy: Vec<u32> = (0..log.streams()).map(|_| [1, 2, 8, 40][rng.usize(0..4)]).collect();
-    // A checkpoint is taken before one in this many transactions, if at all.
+    // A checkpoint is taken before one in this number of transactions, if at all.
     let seldom = [10, 60, 300][rng.usize(0..3)];
     let mut begun = 0;
     while begun < enough {
@@ -133,7 +133,7 @@ fn run(
                 depth += 1;
                 // A session in the middle of a transaction cannot be borrowed.
                 if let Ok(mut other) = runners[rng.usize(0..runners.len())].try_borrow_mut() {
-                    // If the database has failed, the outer transaction reports it.
+                    // If the database has failed, the outer transaction reports the failure.
                     let _ = other.step(false, &mut || {});
                 }
             }

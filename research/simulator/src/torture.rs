@@ -1,4 +1,4 @@
-//! Runs history after history, until the time is over or one fails.
+//! Runs history after history, until the time is over or a history fails.
 
 use crate::case::Outcome;
 use crate::guard;
@@ -12,7 +12,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// What determines the order of events.
+/// The source of the order of events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scheduler {
     /// Histories alternate between the two.
@@ -34,9 +34,9 @@ pub struct Options {
     pub seconds: f64,
     /// The seed of the first history.
     pub seed: u64,
-    /// Whether fsync lies, to show that the checks find it.
+    /// Whether fsync lies, to show that the checks find the lie.
     pub lying_sync: bool,
-    /// What determines the order of events.
+    /// The source of the order of events.
     pub scheduler: Scheduler,
     /// The only protocol for the first life of each history, if set.
     pub protocol: Option<Protocol>,
@@ -56,12 +56,12 @@ pub struct Torture {
     pub report: Report,
     /// Injected faults and exercised features, with their counts.
     pub faults: BTreeMap<String, u64>,
-    /// Where the failing history is kept, if one failed.
+    /// The directory of the failing history, if a history failed.
     pub kept: Option<PathBuf>,
 }
 
-/// Runs histories until the time is over or one fails. A failing history is reduced and kept. `say`
-/// receives progress messages.
+/// Runs histories until the time is over or a history fails. A failing history is reduced and kept.
+/// `say` receives progress messages.
 ///
 /// # Errors
 /// A failing history could not be kept.
@@ -181,8 +181,8 @@ fn keep(place: &Path, plan: &Plan, outcome: &Outcome) -> io::Result<()> {
     Ok(())
 }
 
-/// Checks a kept disk against its history again. If that shows nothing, runs the kept plan again,
-/// up to `times` times, until it fails. Returns the violations.
+/// Checks a kept disk against its history again. Without a violation, runs the kept plan again, up
+/// to `times` times, until a failure. Returns the violations.
 ///
 /// # Errors
 /// The kept files cannot be read.

@@ -5,13 +5,13 @@ use hyades_platform::sync::Unpoisoned;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// What programs read and wrote that ran as procedures, perhaps on other threads.
+/// The reads and writes of programs run as procedures, perhaps on other threads.
 #[derive(Clone, Debug, Default)]
 pub struct ProcedureTraces(Arc<Mutex<BTreeMap<u64, Trace>>>);
 
 impl ProcedureTraces {
     fn all(&self) -> MutexGuard<'_, BTreeMap<u64, Trace>> {
-        // A program that panics does not do so here.
+        // A program that panics does not panic here.
         self.0.lock().unpoisoned()
     }
 

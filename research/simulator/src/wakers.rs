@@ -1,5 +1,5 @@
-//! Wakers that misbehave. The thread that wakes a task works for the database: a transaction that a
-//! waker begins there is refused, and a panic ends with the waker.
+//! Wakers that misbehave. The thread that wakes a task works for the database: a transaction begun
+//! there by a waker is refused, and a panic ends with the waker.
 
 use crate::history::ExecutedTransaction;
 use crate::life::Counters;
@@ -15,7 +15,7 @@ use std::task::{Context, Wake, Waker};
 /// Transactions that wakers have run. `None` once the life is over: wakers then do nothing.
 type Ran = Mutex<Option<Vec<ExecutedTransaction>>>;
 
-/// What the wakers of a life share.
+/// The shared state of the wakers of a life.
 #[derive(Debug)]
 pub(crate) struct Wakers {
     counters: Arc<Counters>,
@@ -30,7 +30,7 @@ impl Wakers {
         Arc::new(Wakers { counters: Arc::clone(counters), tables, ran })
     }
 
-    /// Ends what wakers do, and returns the transactions that they have run.
+    /// Ends the work of wakers, and returns the transactions run by wakers.
     pub fn end(&self) -> Vec<ExecutedTransaction> {
         locked(&self.ran).take().unwrap_or_default()
     }
@@ -43,7 +43,7 @@ impl Wakers {
             1 => Waker::from(Arc::new(transacts())),
             _ => Waker::noop().clone(),
         };
-        // Whether it is ready is found by what awaits the ticket afterwards.
+        // The result is found by the later wait for the ticket.
         let _ = Pin::new(ticket).poll(&mut Context::from_waker(&waker));
     }
 

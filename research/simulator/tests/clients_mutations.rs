@@ -1,4 +1,4 @@
-//! Rules of the server, each broken on purpose, are noticed by its torture.
+//! Rules of the server, each broken on purpose, are noticed by the torture of the server.
 #![allow(missing_docs)]
 
 use hyades_platform::mutation::{self, Mutation};
@@ -27,7 +27,7 @@ fn each_broken_rule_is_noticed() {
         let report = found.unwrap().report;
         eprintln!("{}: {report:?}", rule.name());
         assert!(!report.is_sound(), "{} goes unnoticed: {report:?}", rule.name());
-        // It is the broken rule that was noticed.
+        // The broken rule is the cause.
         let seed = report.seed + report.histories - 1;
         let sound = torture_clients(&Options { seconds: 0.0, seed, ..options.clone() }, |_| {});
         let sound = sound.unwrap().report;

@@ -1,5 +1,5 @@
-//! Tests the history checker against two independent ones: adya, which works as Elle does, and the
-//! search of all serial orders.
+//! Tests the history checker against two independent checkers: adya, which works as Elle does, and
+//! the search of all serial orders.
 #![allow(missing_docs)]
 
 use adya::{History, Opts, Valid, Workload};
@@ -129,9 +129,9 @@ fn three_checkers_agree_about_lists() {
     assert!(sound > 100 && broken > 100, "{sound} {broken}");
 }
 
-/// Promise: histories of the database over crashes are strictly serializable, or have what order
-/// their concurrency control promises. adya checks large
-/// histories, the search checks small ones of every combination.
+/// Promise: histories of the database over crashes are strictly serializable, or have the order
+/// promised by their concurrency control. adya checks large histories, the search checks small
+/// histories of every combination.
 #[test]
 fn others_find_the_promised_order_in_the_databases_histories_too() {
     let mut looked_at = 0;

@@ -1,5 +1,5 @@
 //! Tests that the history checker finds planted anomalies and nothing else, and that the histories
-//! of the database have the order that is promised.
+//! of the database have the promised order.
 #![allow(missing_docs)]
 
 use fastrand::Rng;
@@ -53,7 +53,7 @@ fn planted_anomalies_are_found_and_named() {
         told(10, 12, vec![list(1, &[10]), list(2, &[20])]),
     ];
     anomaly("G2", &write_skew);
-    // Each counts the registers of a range and adds one that the other did not count.
+    // Each counts the registers of a range and adds a register that the other did not count.
     let phantom = [
         told(0, 9, vec![scan(0, 5, &[]), write(1, 10, None)]),
         told(0, 9, vec![scan(0, 5, &[]), write(2, 20, None)]),
@@ -98,7 +98,7 @@ fn an_order_against_real_time_is_serializable_and_not_strictly() {
     anomaly("real-time", &stale);
     check(&stale, Order::Any).unwrap();
     assert!(has_serial_order(&stale, Order::Any));
-    // An acknowledged write that is missing after a crash violates real time in the same way.
+    // A missing acknowledged write after a crash violates real time in the same way.
     let lost = [told(0, 5, vec![write(1, 10, None)]), told(8, 9, vec![scan(0, 3, &[])])];
     anomaly("real-time", &lost);
 }
@@ -119,7 +119,7 @@ fn what_was_never_answered_may_have_happened_or_not() {
     anomaly("G-single", &half);
 }
 
-/// A history that some serial order explains, with random overlaps, ended by a read of everything.
+/// A history with a serial order, with random overlaps, ended by a read of everything.
 fn serial_history(rng: &mut Rng, transactions: usize) -> Vec<Observed> {
     let mut lists: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
     let mut registers: BTreeMap<u64, u64> = BTreeMap::new();
@@ -188,8 +188,8 @@ fn damage(rng: &mut Rng, history: &mut [Observed]) {
     }
 }
 
-/// With a final read of everything, graph and search must agree. Without it the graph may not know
-/// an order.
+/// With a final read of everything, graph and search must agree. Without the read the graph may not
+/// know an order.
 #[test]
 fn the_graph_and_the_search_agree() {
     let (mut sound, mut broken) = (0, 0);
@@ -215,8 +215,8 @@ fn the_graph_and_the_search_agree() {
     assert!(sound > 1000 && broken > 1000, "{sound} {broken}");
 }
 
-/// A history of snapshot isolation: each transaction works on a copy of what was committed when it
-/// began, and commits what it changed unless another one has changed that since.
+/// A history of snapshot isolation: each transaction works on a copy of the committed values at its
+/// start, and commits its changes unless another has changed the same value since.
 fn snapshot_history(rng: &mut Rng, transactions: usize) -> Vec<Observed> {
     type Values = BTreeMap<u64, Vec<u64>>;
     struct Active {

@@ -8,7 +8,7 @@ use hyades_platform::mutation::{self, Mutation};
 use hyades_simulator::{Options, Scheduler, torture};
 use std::time::{Duration, Instant};
 
-/// Whether the rule is one of partitioned execution.
+/// Whether the rule belongs to partitioned execution.
 fn is_of_partitions(rule: Mutation) -> bool {
     matches!(
         rule,
@@ -21,7 +21,7 @@ fn is_of_partitions(rule: Mutation) -> bool {
     )
 }
 
-/// Whether the rule is one of calls that are logged before they run.
+/// Whether the rule belongs to calls that are logged before they run.
 fn is_of_arrival(rule: Mutation) -> bool {
     matches!(
         rule,
@@ -34,8 +34,8 @@ fn is_of_arrival(rule: Mutation) -> bool {
 
 /// Whether another test breaks the rule.
 fn is_broken_elsewhere(rule: Mutation) -> bool {
-    // These rules only affect how long something takes: `slow_stream.rs` of the engine and the
-    // tests of the counters break them.
+    // These rules only affect the duration of work: `slow_stream.rs` of the engine and the tests of
+    // the counters break these rules.
     let of_speed = matches!(
         rule,
         Mutation::WaitForOneLane
@@ -113,13 +113,14 @@ fn is_found_by_luck(rule: Mutation) -> bool {
 
 /// Rules that torture cannot reach.
 fn is_seen_by_one_test(rule: Mutation) -> bool {
-    // Only rot shows it, in the last write of a stream: `mutations/taurus_2016.rs` of the engine.
+    // Only rot shows the fault, in the last write of a stream: `mutations/taurus_2016.rs` of the
+    // engine.
     rule == Mutation::LeaveOutUnanchored
         // The same, and `crates/hyades/tests/validation.rs`.
         || matches!(rule, Mutation::SkipGaps | Mutation::RethrowUnvalidated)
 }
 
-/// The protocol to which the rule applies, if it is only one.
+/// The protocol to which the rule applies, if there is only one.
 fn protocol_of(rule: Mutation) -> Option<Protocol> {
     match rule {
         Mutation::CloseOpenEpochs => Some(Protocol::SiloR),
@@ -143,8 +144,8 @@ fn protocol_of(rule: Mutation) -> Option<Protocol> {
     }
 }
 
-/// The seed to begin with: for rules that few histories reach, one of those that do. Beginning with
-/// 1 takes minutes (docs/reliability.md), for what is known already.
+/// The seed to begin with: for rules that few histories reach, a seed of such a history. Beginning
+/// with 1 takes minutes (docs/reliability.md), for a known result.
 fn first_seed(rule: Mutation) -> u64 {
     match rule {
         Mutation::LongBlocks => 250,
@@ -156,7 +157,7 @@ fn first_seed(rule: Mutation) -> u64 {
 }
 
 /// Promise: torture finds each broken rule. The broken rule is global to the process, so all are in
-/// one test. If `HYADES_MUTATION` is the name of a rule, only that one is broken.
+/// one test. If `HYADES_MUTATION` is the name of a rule, only that rule is broken.
 #[test]
 fn each_broken_rule_is_found_within_a_minute() {
     let only = std::env::var("HYADES_MUTATION").ok();

@@ -1,5 +1,5 @@
-//! A process is killed, a second one continues from the page cache, and then the power is cut.
-//! Promise: what the second process acknowledged is recovered.
+//! A process is killed, a second process continues from the page cache, and then the power is cut.
+//! Promise: the acknowledged writes of the second process are recovered.
 #![allow(missing_docs)]
 
 use hyades::{Abort, Builder, Database, Schema, Table, Type};

@@ -122,7 +122,7 @@ fn say(text: &str) {
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).unwrap();
 }
 
-/// Runs steps until `end` is set. Prints which ids it began and which are acknowledged.
+/// Runs steps until `end` is set. Prints the ids of begun steps and of acknowledged steps.
 fn work(db: &Database, id: ProcedureId, worker: u64, end: &AtomicBool) -> Result<(), Error> {
     let mut session = db.session()?;
     let mut queue = db.commit_queue();

@@ -38,7 +38,7 @@ fn nothing_acknowledged_is_lost_whatever_the_disk_does() {
     panic!("there were only {crashes} crashes");
 }
 
-/// Blind writers survive what they overwrote, at these seeds, which are of their own.
+/// Blind writers survive overwritten transactions, at these seeds, which are of their own.
 #[test]
 fn what_only_overwrote_survives_what_is_lost() {
     let protocol = Some(Protocol::Taurus2016);
@@ -59,7 +59,7 @@ fn calls_that_are_logged_first_are_replayed() {
     assert!(torture.report.acknowledged > 0, "{:?}", torture.report);
 }
 
-/// Seeds whose first history once failed, and what was wrong.
+/// Seeds whose first history once failed, and the error.
 const PAST: [(u64, &str); 2] = [
     (
         46_150_874_786_921,

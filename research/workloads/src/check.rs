@@ -1,4 +1,4 @@
-//! Consistency checks: how they read, and what they report.
+//! Consistency checks: their reads, and their findings.
 
 use hyades::{Abort, Error, Transaction};
 use std::fmt;
@@ -22,7 +22,7 @@ pub(crate) fn done(was_there: bool) -> Result<(), Abort> {
 pub struct Violation {
     /// The condition's number.
     pub condition: u8,
-    /// What differs, and where.
+    /// The difference, and its place.
     pub text: String,
 }
 

@@ -194,7 +194,7 @@ fn votes_are_counted_and_survive() {
     survives(|| voter(None), 200);
 }
 
-/// The same caller votes until that is refused, and once for a contestant that does not exist.
+/// The same caller votes until a vote is refused, and once for a contestant that does not exist.
 #[test]
 fn a_caller_votes_as_often_as_allowed() {
     let form = Form {

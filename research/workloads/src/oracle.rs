@@ -1,6 +1,6 @@
 //! A small, simple, single-threaded database that serves as the oracle for procedures: ordered
-//! maps, and a journal for rollback. Columns that were not requested read as garbage, so that a
-//! procedure that forgets to request one is detected.
+//! maps, and a journal for rollback. Columns that were not requested read as garbage: a procedure
+//! that forgets to request a column is detected.
 
 use bumpalo::Bump;
 use hyades::for_tests::{TestTable, has_column, savepoint, savepoint_number, table_number};
@@ -11,7 +11,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-/// A value that owns its bytes and has an order.
+/// A value with an order that owns its bytes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Owned {
     Null,
@@ -73,7 +73,7 @@ type Tuple = Vec<Owned>;
 struct Contents {
     /// By primary key, or by row id.
     rows: BTreeMap<Tuple, Tuple>,
-    /// Per secondary index: its columns followed by the primary key, to the primary key.
+    /// Per secondary index: the index columns followed by the primary key, to the primary key.
     indexes: Vec<BTreeMap<Tuple, Tuple>>,
     next_row_id: u64,
 }
@@ -84,7 +84,7 @@ pub struct Oracle {
     contents: RefCell<Vec<Contents>>,
     /// The undo journal, oldest first: table, key, old row.
     journal: RefCell<Vec<(usize, Tuple, Option<Tuple>)>>,
-    /// Storage of the rows that were returned.
+    /// Storage of the returned rows.
     arena: Bump,
     draws: Cell<u64>,
     gets: Cell<usize>,
@@ -120,8 +120,8 @@ impl Oracle {
         }
     }
 
-    /// Runs a transaction: its changes are kept if it returns a value, and rolled back if it
-    /// aborts.
+    /// Runs a transaction: the changes are kept if `body` returns a value, and rolled back if
+    /// `body` aborts.
     pub fn transact<T>(
         &self,
         body: impl FnOnce(&Transaction<'_>) -> Result<T, Abort>,
@@ -170,7 +170,7 @@ impl Oracle {
         Ok(owned(key))
     }
 
-    /// The unique index in which another row than that with this primary key has the row's key.
+    /// The unique index in which a row with another primary key has the row's key.
     fn duplicate_in(&self, table: usize, key: &Tuple, row: &Tuple) -> Option<u16> {
         let all = self.contents.borrow();
         let indexes = self.shapes[table].indexes().zip(&all[table].indexes);
@@ -186,7 +186,7 @@ impl Oracle {
         found.map(|index| index as u16)
     }
 
-    /// Stores a row, or removes it if `None`, indexes included, and returns the old row.
+    /// Stores a row, or removes the row if `None`, indexes included, and returns the old row.
     fn put(&self, table: usize, key: &Tuple, row: Option<Tuple>) -> Option<Tuple> {
         let mut all = self.contents.borrow_mut();
         let contents = &mut all[table];

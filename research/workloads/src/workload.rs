@@ -14,9 +14,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// The result of a session's call: the procedure's outcome, and the ticket to wait for.
 pub type Outcome = Result<(Result<(), Abort>, Ticket), Error>;
 
-/// What a workload's transactions are called through.
+/// The target of the calls of a workload's transactions.
 pub trait Calls {
-    /// What is known of a call at once.
+    /// The immediate result of a call.
     type Called;
 
     /// Calls a procedure.
@@ -60,20 +60,21 @@ impl Calls for &Database {
 
 /// A workload: its tables and procedures, population, transactions, and consistency check.
 pub trait Workload: Send + Sync {
-    /// The input of one transaction. It is reused, so that drawing allocates nothing.
+    /// The input of one transaction. Inputs are reused, so that drawing allocates nothing.
     type Input: Default + Send;
 
-    /// Its name on the command line.
+    /// The workload's name on the command line.
     fn name(&self) -> &'static str;
 
-    /// Declares tables and procedures, including those of the population, and keeps their handles.
-    /// To be called once, before all other methods.
+    /// Declares tables and procedures, including the procedures of the population, and keeps their
+    /// handles. To be called once, before all other methods.
     fn declare(&mut self, builder: &mut Builder);
 
-    /// The table with the most bytes, which scans beside the workload read.
+    /// The table with the most bytes, read by scans beside the workload.
     fn largest_table(&self) -> Table;
 
-    /// The number of calls that populate the database. They may run in any order and concurrently.
+    /// The number of calls that populate the database. The calls may run in any order and
+    /// concurrently.
     fn parts(&self) -> usize;
 
     /// Runs the `part`-th call of the population, counted from 0.
@@ -85,7 +86,7 @@ pub trait Workload: Send + Sync {
     /// Draws the next input of a worker.
     fn draw(&self, rng: &mut Rng, worker: usize, into: &mut Self::Input);
 
-    /// Runs a transaction, or posts it.
+    /// Runs or posts a transaction.
     ///
     /// # Errors
     /// The database's.
@@ -98,10 +99,10 @@ pub trait Workload: Send + Sync {
     fn kind(&self, input: &Self::Input) -> usize;
 
     /// Whether a transaction may abort like this when all is well: a rollback that the workload
-    /// requires, or one that its rules allow.
+    /// requires, or a rollback that the workload's rules allow.
     fn expects(&self, abort: Abort) -> bool;
 
-    /// Checks what must hold while no transaction runs; `None` if there is nothing to check.
+    /// Checks the conditions that must hold while no transaction runs; `None` if there are none.
     ///
     /// # Errors
     /// The database's.
@@ -120,7 +121,7 @@ impl Reader for Database {
 const IN_FLIGHT: usize = 64;
 
 /// Populates a database with `threads` threads and returns when all calls are acknowledged. After
-/// each call `progress` gets its part number, counted from 1.
+/// each call `progress` gets the call's part number, counted from 1.
 ///
 /// # Errors
 /// The database's; and [`Error::Misuse`] if a call aborts, for example because the rows exist.
@@ -137,7 +138,7 @@ pub fn populate<W: Workload>(
         for _ in 0..threads.max(1) {
             scope.spawn(|| {
                 if let Err(error) = load_parts(workload, database, &next, &progress) {
-                    // The other threads find no more parts; the first failure is returned.
+                    // The remaining threads find no more parts; the first failure is returned.
                     next.store(usize::MAX / 2, Ordering::Relaxed);
                     failure.lock().unpoisoned().get_or_insert(error);
                 }

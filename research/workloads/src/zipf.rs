@@ -1,11 +1,11 @@
 //! Zipf-distributed ranks, exact and in constant time.
 //!
 //! Rank `r` (from 0) has probability proportional to `(r + 1)^-theta`. The formula of YCSB and most
-//! later benchmarks (Gray et al., SIGMOD 1994) only approximates this: it draws rank 3 about 20 %
+//! later benchmarks (Gray et al., SIGMOD 1994) is only an approximation: it draws rank 3 about 20 %
 //! too often. Here the ranks are split into blocks whose probabilities differ by a few per cent at
 //! most. Walker's alias method draws a block from a table that stays in the cache, then a rank is
-//! drawn uniformly from it, and rejection corrects the small difference to its true probability.
-//! This needs no harmonic number, so setting up takes microseconds for any range.
+//! drawn uniformly from the block, and rejection corrects the small difference to the rank's true
+//! probability. No harmonic number is needed, so setting up takes microseconds for any range.
 
 use fastrand::Rng;
 
@@ -17,11 +17,11 @@ struct Block {
     /// How many ranks.
     size: u64,
     /// The last rank's probability relative to the first's, times 2^64, rounded down: a draw below
-    /// it is accepted without computing a power.
+    /// this value is accepted without computing a power.
     surely: u64,
-    /// The column keeps its own block when 32 random bits are below this.
+    /// The column keeps its own block when 32 random bits are below this value.
     keep: u32,
-    /// Otherwise it yields this block.
+    /// Otherwise the column yields this block.
     alias: u32,
 }
 
@@ -82,7 +82,7 @@ impl Zipf {
             if bits as u32 >= block.keep {
                 block = &self.blocks[block.alias as usize];
             }
-            // One draw serves twice: its integer part is the rank within the block, its fraction
+            // One draw serves twice: the integer part is the rank within the block, the fraction
             // (24 bits and more, as blocks have at most 2^40 ranks) decides on acceptance.
             let place = rng.u64(..) as u128 * block.size as u128;
             let rank = block.first + (place >> 64) as u64;
@@ -93,7 +93,7 @@ impl Zipf {
         }
     }
 
-    /// The probability of `rank` relative to that of `first`, times 2^64.
+    /// The probability of `rank` relative to the probability of `first`, times 2^64.
     #[cold]
     fn relative(&self, rank: u64, first: u64) -> u64 {
         scale(((rank + 1) as f64 / (first + 1) as f64).powf(-self.theta))
@@ -105,7 +105,7 @@ fn scale(probability: f64) -> u64 {
 }
 
 /// Walker's alias method, set up as by Vose: every column is filled up to the average by one block
-/// that has more than the average.
+/// with more than the average.
 fn set_aliases(blocks: &mut [Block], weights: &[f64]) {
     let average = weights.iter().sum::<f64>() / weights.len() as f64;
     let mut left: Vec<f64> = weights.iter().map(|w| w / average).collect();
@@ -128,8 +128,8 @@ fn set_aliases(blocks: &mut [Block], weights: &[f64]) {
 }
 
 /// A permutation of `0..n` that spreads neighbouring ranks far apart, so that popular rows are not
-/// neighbours. Unlike a hash modulo `n` it maps no two ranks to one key, and so keeps the
-/// distribution exact.
+/// neighbours. Unlike a hash modulo `n` the permutation maps no two ranks to one key, and so keeps
+/// the distribution exact.
 #[derive(Clone, Copy, Debug)]
 pub struct Scramble {
     n: u64,
@@ -139,8 +139,8 @@ pub struct Scramble {
 impl Scramble {
     /// The permutation of `0..n`.
     pub fn new(n: u64) -> Scramble {
-        // The golden section of n spreads consecutive multiples most evenly; it must have no
-        // divisor in common with n to be a permutation.
+        // The golden section of n spreads consecutive multiples most evenly; a factor without a
+        // common divisor with n gives a permutation.
         let mut factor = ((n as f64 * 0.618_033_988_749_894_9) as u64).max(1);
         while greatest_common_divisor(factor, n) != 1 {
             factor += 1;
@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     /// Pearson's statistic of `draws` draws against the exact probabilities, divided by its degrees
-    /// of freedom: about 1 if they agree. Ranks from `bins` on are grouped by powers of two.
+    /// of freedom: about 1 if both agree. Ranks from `bins` on are grouped by powers of two.
     fn reduced_chi_square(n: u64, theta: f64, bins: u64, draws: u64) -> f64 {
         let bin = |rank: u64| {
             if rank < bins { rank } else { bins + (rank / bins).ilog2() as u64 }

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// What the procedure `mix` aborts with.
+/// The number with which the procedure `mix` aborts.
 pub const REFUSED: i64 = 77;
 const ITEM: i64 = 1;
 
@@ -86,7 +86,7 @@ pub fn with_protocol(protocol: Protocol, partitions: usize) -> (Builder, Calls) 
     (builder.recovery_threads(2), Calls { fill, look, bump, mix, sell, stray, fails })
 }
 
-/// Inserts, deletes, draws, undoes, and aborts now and then, after it has written.
+/// Inserts, deletes, draws, undoes, and aborts now and then, after a write.
 fn mix(tx: &Transaction<'_>, shop: i64, n: i64) -> Result<i64, Abort> {
     let shop = if n % 10 == 0 { shop } else { n % SHOPS };
     let price = tx.get(PRICES, ITEM)?.map_or(0, |row| row.get(PRICE));
@@ -113,7 +113,7 @@ fn mix(tx: &Transaction<'_>, shop: i64, n: i64) -> Result<i64, Abort> {
 }
 
 /// Sells one piece in each of two shops: the count of a shop numbers its sales, which are rows of
-/// the same table. Refused if it is a multiple of 7, after everything was written.
+/// the same table. Refused if the count is a multiple of 7, after everything was written.
 fn sell(tx: &Transaction<'_>, shops: [i64; 2], id: i64) -> Result<(i64, i64), Abort> {
     let mut numbers = [0; 2];
     for (number, shop) in numbers.iter_mut().zip(shops) {
@@ -129,7 +129,7 @@ pub fn open(dir: &Path, partitions: usize) -> (Database, Calls) {
     (builder.open(dir).unwrap(), calls)
 }
 
-/// Threads call and post all kinds of things. Returns the state, and what is recovered of it.
+/// Threads call and post all kinds of things. Returns the state and the recovered state.
 pub fn recovered(streams: usize, partitions: [usize; 2], threads: usize) -> [u64; 2] {
     let dir = directory();
     let (builder, calls) = builder(partitions[0]);
@@ -142,7 +142,7 @@ pub fn recovered(streams: usize, partitions: [usize; 2], threads: usize) -> [u64
         }
     });
     let digest = {
-        // The posted ones have to end first.
+        // The posted calls have to end first.
         let other = db.clone();
         db.close().unwrap();
         other.digest()
@@ -174,8 +174,8 @@ fn some_calls(db: &Database, calls: Calls, thread: u64) {
     }
 }
 
-/// Two sessions and two threads bump one shop, and look from it to another one. Replayed by two
-/// threads, that makes what it made.
+/// Two sessions and two threads bump one shop, and look from that shop to another. Replay by two
+/// threads produces the former state.
 pub fn calls_replay_in_their_order() -> bool {
     let dir = directory();
     let (db, calls) = open(dir.path(), 64);
@@ -200,7 +200,7 @@ pub fn calls_replay_in_their_order() -> bool {
     builder(64).0.open(dir.path()).is_ok_and(|db| db.digest() == digest)
 }
 
-/// A call that follows one whose stream is held is acknowledged only with that one.
+/// A call that follows a call of a held stream is acknowledged only with that call.
 pub fn followers_wait_for_what_they_follow() -> bool {
     let dir = directory();
     let device = HeldDevice::new(FileDevice::shared());
@@ -215,7 +215,7 @@ pub fn followers_wait_for_what_they_follow() -> bool {
     ticket.wait().unwrap();
     let _held = device.hold(&format!("stream-{:04}", stream.unwrap()));
     let (_, first) = session.call(calls.bump, &2i64).unwrap();
-    // A session begins on a stream that has nothing to write.
+    // A session begins on a stream with nothing to write.
     let (_, second) = db.session().unwrap().call(calls.bump, &2i64).unwrap();
     assert_eq!((stream_of(&first) == stream, stream_of(&second) == stream), (true, false));
     std::thread::sleep(Duration::from_millis(100));
@@ -226,8 +226,8 @@ pub fn followers_wait_for_what_they_follow() -> bool {
     holds
 }
 
-/// A checkpoint is begun while calls are queued that have not run. Returns whether it has waited
-/// for them, and the state and what is recovered are the same.
+/// A checkpoint begins while queued calls have not run. Returns whether the checkpoint has waited
+/// for the calls, and the state and the recovered state are the same.
 pub fn a_cut_waits_for_queued_calls() -> bool {
     let dir = directory();
     let (builder, calls) = builder(64);
@@ -269,11 +269,11 @@ pub fn aborts_are_replayed() -> bool {
     builder(64).0.open(dir.path()).is_ok_and(|db| db.digest() == digest)
 }
 
-/// What a client was told of a sale: its numbers in both shops, or that it was refused.
+/// The reply to a client for a sale: its numbers in both shops, or the refusal.
 type Told = BTreeMap<i64, Option<(i64, i64)>>;
 
-/// Threads sell, called and posted, until the power goes. Returns whether what they were told is
-/// what is there, and sales are there in both shops or in none.
+/// Threads sell, called and posted, until the power goes. Returns whether the replies agree with
+/// the recovered rows, and sales are there in both shops or in none.
 pub fn sales_survive(seed: u64) -> bool {
     let dir = directory();
     let device = power_cut(seed);
@@ -371,17 +371,17 @@ fn are_there(db: &Database, told: &Told) -> bool {
     in_both && sales == counted && as_told
 }
 
-/// How a procedure is not deterministic that depends on a number from outside.
+/// The use of a number from outside that makes a procedure not deterministic.
 #[derive(Clone, Copy, Debug)]
 pub enum Drift {
-    /// It writes it.
+    /// The procedure writes the number.
     Writes,
-    /// It aborts by it.
+    /// The procedure aborts by the number.
     Aborts,
 }
 
-/// Returns whether replay names a procedure, and it alone, if the number from outside is not what
-/// it was; and opens the database if it is.
+/// Returns whether replay names a procedure, and no other, if the number from outside has changed;
+/// and opens the database if the number is the same.
 pub fn a_drift_is_named(drift: Drift) -> bool {
     let dir = directory();
     let open = |outside: i64| {
@@ -425,8 +425,9 @@ pub fn a_drift_is_named(drift: Drift) -> bool {
     text.contains("\"drifts\" version 1 is not deterministic") && !text.contains("bump")
 }
 
-/// Sales and a checkpoint, until the power goes `step` changes of the device after they begin.
-/// `None` if what was told is not there, otherwise whether they have ended.
+/// Sales and a checkpoint, until the power goes `step` changes of the device after their start.
+/// `None` if a reported sale is not there, otherwise whether the sales and the checkpoint have
+/// ended.
 pub fn sales_survive_a_cut_at(step: u64) -> Option<bool> {
     let dir = directory();
     let device = power_cut(step);

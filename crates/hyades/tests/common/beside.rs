@@ -1,4 +1,4 @@
-//! Interleavings of two transactions, one of which is stopped in the middle.
+//! Interleavings of two transactions, one stopped in the middle.
 
 use super::directory;
 use hyades::{
@@ -16,7 +16,7 @@ pub const BY_GROUP: Index = Index(0);
 pub const A: i64 = 1;
 pub const B: i64 = 2;
 pub const C: i64 = 3;
-/// Keys that are never there.
+/// Keys of no row.
 pub const HASHED: Table = Table::nth(1);
 
 /// The rows of [`ITEMS`].
@@ -103,7 +103,7 @@ impl Pause {
         }
     }
 
-    /// Runs something while the transaction is stopped, which goes on even if that panics.
+    /// Runs something while the transaction is stopped; the transaction goes on even after a panic.
     pub fn meanwhile(&self, run: impl FnOnce()) {
         struct GoOn<'p>(&'p Barrier);
         impl Drop for GoOn<'_> {
@@ -117,8 +117,8 @@ impl Pause {
     }
 }
 
-/// Runs a transaction that is stopped once, and something else meanwhile. Returns the result and
-/// the number of attempts.
+/// Runs a transaction stopped once, and something else meanwhile. Returns the result and the number
+/// of attempts.
 pub fn beside<T: Send>(
     db: &Database,
     body: impl Fn(&Transaction<'_>, &dyn Fn()) -> Result<T, Abort> + Sync,
@@ -141,7 +141,7 @@ pub fn beside<T: Send>(
     (result, attempts.load(Ordering::Relaxed))
 }
 
-/// Reads a, pauses, and writes b. Returns what a was.
+/// Reads a, pauses, and writes b. Returns the value of a.
 pub fn copy(tx: &Transaction<'_>, pause: &dyn Fn()) -> Result<i64, Abort> {
     let seen = count(tx, A)?;
     pause();

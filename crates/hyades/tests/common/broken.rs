@@ -1,4 +1,4 @@
-//! Rules that are broken on purpose.
+//! Rules broken on purpose.
 #![cfg(feature = "mutations")]
 
 use hyades_platform::mutation::{self, Mutation};
@@ -10,14 +10,14 @@ pub fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A rule, and what no longer holds if it is broken.
+/// A rule, and a function that returns whether the rule holds.
 pub type BrokenRule<'r> = (Mutation, &'r dyn Fn() -> bool);
 
-/// Where threads have to meet at a moment, the system may have them miss it: what is to notice a
-/// broken rule is run until it does, at most this many times.
+/// Where threads have to meet at a moment, the system may let threads miss the moment: the check is
+/// run until it notices the broken rule, at most this number of times.
 const TRIES: usize = 10;
 
-/// Breaks one rule after the other; panics if what is to notice some of them does not.
+/// Breaks one rule after the other; panics if the checks of some rules do not notice.
 pub fn each_is_noticed(rules: &[BrokenRule<'_>]) {
     let mut unnoticed = Vec::new();
     for (rule, holds) in rules {

@@ -50,7 +50,7 @@ pub struct SteppedDb {
     form: (Protocol, Concurrency),
     pub db: Database,
     pub sessions: Vec<Session>,
-    /// Dropped with the database, because they keep its log open.
+    /// Dropped with the database, because tickets keep its log open.
     tickets: Vec<Ticket>,
 }
 
@@ -92,7 +92,7 @@ impl SteppedDb {
             sessions: Vec::new(),
             tickets: Vec::new(),
         };
-        // A session takes the stream with the smallest backlog: each new one finds the streams
+        // A session takes the stream with the smallest backlog: each new session finds the streams
         // before it busy.
         for stream in 0..streams {
             let mut session = world.db.session().unwrap();
@@ -150,7 +150,7 @@ impl SteppedDb {
         self.run(stream, |tx| put(tx, X, 4))
     }
 
-    /// Raises the numbers of this stream far above those of the others.
+    /// Raises the numbers of a stream far above the numbers of the other streams.
     pub fn make_high(&mut self, stream: usize) {
         for n in 0..50 {
             let _ = self.run(stream, |tx| put(tx, HIGH, n));
@@ -162,7 +162,7 @@ impl SteppedDb {
         while self.db.log().unwrap().step(stream) {}
     }
 
-    /// Whether the transaction is acknowledged after a flush of these streams. A first query asks
+    /// Whether the transaction is acknowledged after a flush of some streams. A first query asks
     /// the streams to state their watermarks.
     pub fn answered(&self, txn: Txn, flushed: &[usize]) -> bool {
         let _ = self.is_answered(txn);
@@ -216,7 +216,7 @@ pub fn a_missing_row_depends_on_its_deletion(concurrency: Concurrency) -> bool {
     for n in 0..300 {
         let _ = world.run(1, |tx| put(tx, 101, n));
         world.flush(1);
-        // Few: its stream must not fill up.
+        // Few: the stream must not fill up.
         if n % 16 == 0 {
             let _ = world.run(0, |tx| put(tx, 100, n));
         }

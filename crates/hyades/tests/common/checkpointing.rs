@@ -160,7 +160,7 @@ pub fn manifest_stays(c: Combination, seed: u64) {
     again.db.checkpoint().unwrap();
 }
 
-/// Checks that the only checkpoint on disk is the one that the manifest names.
+/// Checks that the only checkpoint on disk is the checkpoint named by the manifest.
 pub fn nothing_is_left_behind(opened: &Opened, dir: &Path) {
     let manifest = opened.db.log().expect("there is a log").manifest();
     let parts = manifest.checkpoint.map_or(0, |c| c.parts.len());

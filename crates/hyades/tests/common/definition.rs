@@ -1,5 +1,5 @@
-//! Transactions whose streams are flushed by hand, and which of them are committable by definition
-//! 1 of the report on Taurus (2016).
+//! Transactions whose streams are flushed by hand, and the committable transactions by definition 1
+//! of the report on Taurus (2016).
 
 use super::power_cut;
 use fastrand::Rng;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const ROWS: Table = Table::nth(0);
-/// The transaction that wrote the row last, and what that had read.
+/// The last writer of the row, and the digest of its reads.
 const WRITER: Column<i64> = Column::at(1);
 const DIGEST: Column<i64> = Column::at(2);
 /// The transaction that wrote the whole row last.
@@ -41,11 +41,11 @@ pub enum Op {
     Read(i64),
     /// Replaces the row blindly.
     Put(i64),
-    /// Replaces the row, and learns that it existed.
+    /// Replaces the row, and learns that the row existed.
     Upsert(i64),
-    /// Changes two of its columns.
+    /// Changes two columns of the row.
     Update(i64),
-    /// Replaces it blindly, and takes that back.
+    /// Replaces the row blindly, and takes the change back.
     Undone(i64),
 }
 
@@ -66,7 +66,7 @@ impl Op {
     }
 }
 
-/// A transaction: its number, above 0, and what it does.
+/// A transaction: its number, above 0, and its operations.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Program {
     pub number: i64,
@@ -108,7 +108,7 @@ fn absorb(digest: i64, (writer, read, base): Row) -> i64 {
     mixed.wrapping_add(1)
 }
 
-/// The rows as transactions leave them that run one after the other.
+/// The rows as left by transactions that run one after the other.
 #[derive(Clone)]
 struct Rows(BTreeMap<i64, Row>);
 
@@ -117,7 +117,7 @@ impl Rows {
         Rows((0..ROW_COUNT).map(|id| (id, (0, 0, 0))).collect())
     }
 
-    /// Runs a transaction. Returns the writers of what it has read.
+    /// Runs a transaction. Returns the writers of the rows read.
     fn run(&mut self, program: &Program, locks: bool) -> Vec<i64> {
         let (number, mut digest, mut read) = (program.number, program.number, Vec::new());
         let mut own = Vec::new();
@@ -127,7 +127,7 @@ impl Rows {
             let row = self.0.get_mut(&id).expect("each row exists");
             let reads = match op {
                 Op::Put(_) => false,
-                // A row that is locked for writing, and then not written, counts as read.
+                // A row locked for writing, and then not written, counts as read.
                 Op::Undone(_) => locks && !program.ops.iter().any(|op| op.writes(id)),
                 _ => true,
             };
@@ -151,10 +151,10 @@ impl Rows {
 struct Ran {
     program: Program,
     stream: usize,
-    /// The transactions whose writes it has read.
+    /// The transactions whose writes this transaction has read.
     needs: Vec<i64>,
     ticket: Ticket,
-    /// Whether its record is durable, if it has one.
+    /// Whether the record is durable, if there is a record.
     is_durable: bool,
 }
 
@@ -208,7 +208,7 @@ impl World {
             .open(dir)
             .unwrap();
         let mut sessions = Vec::new();
-        // A session takes the stream with the smallest backlog: each new one finds the streams
+        // A session takes the stream with the smallest backlog: each new session finds the streams
         // before it busy.
         for stream in 0..form.streams {
             let mut session = db.session().unwrap();
@@ -247,7 +247,7 @@ impl World {
             }
         };
         let writes = log.next_lsn(stream) > before;
-        // Optimistic control locks nothing before it commits.
+        // Optimistic control locks nothing before the commit.
         let locks = self.form.concurrency == Concurrency::NoWait;
         let needs = self.rows.run(&program, locks);
         self.ran.push(Ran { program, stream, needs, ticket, is_durable: !writes });
@@ -259,7 +259,7 @@ impl World {
         of_stream.for_each(|ran| ran.is_durable = true);
     }
 
-    /// Which of the transactions are committable, in their order.
+    /// Whether each of the transactions is committable, in their order.
     pub fn committable(&self) -> Vec<bool> {
         let mut by_number = BTreeMap::from([(0, true)]);
         for ran in &self.ran {
@@ -269,7 +269,7 @@ impl World {
         self.ran.iter().map(|ran| by_number[&ran.program.number]).collect()
     }
 
-    /// Cuts the power, opens the database twice, and compares what is there with what ought to be.
+    /// Cuts the power, opens the database twice, and compares the rows with the expected rows.
     pub fn crash_and_check(self, what: &str) {
         let acknowledged: Vec<bool> =
             self.ran.iter().map(|ran| ran.ticket.is_acknowledged().unwrap()).collect();
@@ -277,8 +277,8 @@ impl World {
         self.crash().check(what);
     }
 
-    /// The same, after a bit of the last batch of stream 0 has rotted, which held one transaction:
-    /// that cannot be told from a batch torn by the crash.
+    /// Like `crash_and_check`, after a bit of the last batch of stream 0 has rotted, a batch of one
+    /// transaction: the damage cannot be told from a batch torn by the crash.
     pub fn crash_with_rot_and_check(mut self, what: &str) {
         let last = self.ran.iter_mut().rfind(|ran| ran.stream == 0).expect("there is one");
         last.is_durable = false;
@@ -299,18 +299,18 @@ impl World {
         for (ran, _) in ran.iter().zip(&committable).filter(|(_, is)| **is) {
             rows.run(&ran.program, false);
         }
-        // Tickets keep the log open, and with it the lock of its directory.
+        // Tickets keep the log open, and hence the lock of its directory.
         drop((ran, sessions));
         drop(db);
         Crashed { dir, form, rows }
     }
 }
 
-/// What is left after a power cut.
+/// The state after a power cut.
 struct Crashed {
     dir: PathBuf,
     form: Form,
-    /// The rows that ought to be there.
+    /// The expected rows.
     rows: Rows,
 }
 

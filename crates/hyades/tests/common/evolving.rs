@@ -47,7 +47,7 @@ pub struct ColumnOf {
     pub name: String,
     pub kind: Type,
     pub nullable: bool,
-    /// What a row gets that was written without the column; null if there is none.
+    /// The value of a row written without the column; null if there is no default.
     pub default: Owned,
 }
 
@@ -68,7 +68,7 @@ pub struct TableOf {
     pub indexes: Vec<IndexOf>,
 }
 
-/// All tables, in the order of their declaration, and those to drop.
+/// All tables, in the order of their declaration, and the tables to drop.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tables {
     pub tables: Vec<TableOf>,
@@ -175,7 +175,7 @@ impl Tables {
         self.dropped.push(name.to_string());
     }
 
-    /// What becomes of rows when a database with them is opened with these tables.
+    /// The rows after an opening of their database with these tables.
     pub fn convert(&self, rows: &Rows) -> Rows {
         let convert = |table: &TableOf| {
             let mut rows = rows.get(&table.name).cloned().unwrap_or_default();
@@ -199,8 +199,8 @@ pub enum Op {
     Delete(String, i64),
 }
 
-/// The procedure that all transactions call: an operation that meets a key that is taken leaves a
-/// row in `events` instead. Returns the hidden row ids that it used.
+/// The procedure that all transactions call: an operation with a taken key leaves a row in `events`
+/// instead. Returns the hidden row ids that were used.
 pub fn apply(tables: &Tables, tx: &Transaction<'_>, ops: &[Op]) -> Result<Vec<u64>, Abort> {
     let mut ids = Vec::new();
     for op in ops {
@@ -213,13 +213,13 @@ pub fn apply(tables: &Tables, tx: &Transaction<'_>, ops: &[Op]) -> Result<Vec<u6
     Ok(ids)
 }
 
-/// What is done instead of an operation that meets a key that is taken.
+/// The operation done instead of an operation with a taken key.
 pub fn taken(op: &Op) -> Op {
     let what = Owned::Text(format!("taken: {op:?}"));
     Op::Insert("events".into(), vec![("what".into(), what), ("at".into(), Owned::Int(-1))])
 }
 
-/// A whole row, with the defaults of the columns that are not given.
+/// A whole row, with the defaults of the columns not given.
 pub fn whole(table: &TableOf, given: &[(String, Owned)]) -> Vec<Owned> {
     let value = |column: &ColumnOf| {
         let found = given.iter().find(|(name, _)| *name == column.name);
@@ -228,7 +228,7 @@ pub fn whole(table: &TableOf, given: &[(String, Owned)]) -> Vec<Owned> {
     table.columns.iter().map(value).collect()
 }
 
-/// Returns the hidden row id of a row that was inserted into a table without a key.
+/// Returns the hidden row id of a row inserted into a table without a key.
 fn apply_one(tables: &Tables, tx: &Transaction<'_>, op: &Op) -> Result<Option<u64>, Abort> {
     let (Op::Insert(name, _) | Op::Upsert(name, _) | Op::Update(name, ..) | Op::Delete(name, _)) =
         op;
@@ -357,8 +357,8 @@ pub fn open(dir: &Path, tables: &Tables, c: Combination) -> (Database, Watched) 
     try_open(dir, tables, c, &With::default()).unwrap_or_else(|error| panic!("{c:?}: {error}"))
 }
 
-/// Runs random transactions, one after the other, then waits until each is on disk. The last
-/// ticket would not do: a transaction that changed nothing waits for no other.
+/// Runs random transactions, one after the other, then waits until each is on disk. The last ticket
+/// would not do: a transaction that changed nothing waits for no other transaction.
 pub fn run(db: &Database, tables: &Tables, rng: &mut fastrand::Rng, count: usize) {
     let apply = db.prepare("apply").unwrap();
     let mut session = db.session().unwrap();
@@ -375,7 +375,7 @@ pub fn run(db: &Database, tables: &Tables, rng: &mut fastrand::Rng, count: usize
     }
 }
 
-/// All rows of a database. Checks that every index leads to all of them, in its order.
+/// All rows of a database. Checks that every index leads to all rows, in index order.
 pub fn rows(db: &Database, tables: &Tables) -> Rows {
     let contents = |name: &str| db.try_transact(|tx| rows_of(tables, tx, name)).unwrap().unwrap();
     tables.tables.iter().map(|table| (table.name.clone(), contents(&table.name))).collect()
@@ -416,7 +416,7 @@ fn rows_of(tables: &Tables, tx: &Transaction<'_>, name: &str) -> Result<RowsOfTa
     Ok(all)
 }
 
-/// Copies a directory with all that it holds.
+/// Copies a directory with all its contents.
 pub fn copy(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap() {

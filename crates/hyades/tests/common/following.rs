@@ -12,16 +12,17 @@ use std::sync::Arc;
 const NUMBERS: Table = Table::nth(0);
 const N: Column<i64> = Column::at(1);
 
-/// What has the second transaction follow the first.
+/// The reason why the second transaction follows the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// Nothing: the two are independent.
     None,
     /// An order that two sessions take in turn.
     Client,
-    /// The same, in which nothing is written but by the second: it begins with a read of the first.
+    /// An order that two sessions take in turn, in which only the second transaction writes: it
+    /// begins with a read of the first.
     Read,
-    /// That of the session which runs both, and keeps one.
+    /// The order of the session that runs both transactions, and keeps an order.
     Session,
 }
 
@@ -35,7 +36,7 @@ pub struct Case {
     pub asynchronous: bool,
 }
 
-/// Which of the two transactions was recovered.
+/// The recovered transactions of the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Survived {
     pub first: bool,
@@ -43,7 +44,7 @@ pub struct Survived {
 }
 
 impl Survived {
-    /// Whether it is a prefix.
+    /// Whether the recovered transactions are a prefix.
     pub fn is_prefix(self) -> bool {
         self.first || !self.second
     }
@@ -112,14 +113,14 @@ impl Stage {
     }
 }
 
-/// Runs both. `None` if they went to one stream.
+/// Runs both transactions. `None` if both records went to one stream.
 fn try_once(case: Case) -> Option<Survived> {
     let (dir, device) = (directory(), power_cut(1));
     let (builder, put) = builder(case);
     let own: Arc<dyn Device> = Arc::new(device.clone());
     let builder = builder.log_settings(|log| {
         log.research.stepped = true;
-        // Two sessions write to different streams; one goes to the stream that is idle.
+        // Two sessions write to different streams; one session goes to the idle stream.
         log.research.fixed_streams = case.order != Order::Session;
         log.device = Some(own);
     });
@@ -130,7 +131,7 @@ fn try_once(case: Case) -> Option<Survived> {
     stage.write_all();
     let (two, z) = stage.place(&mut sessions, 1, x);
     stage.write_all();
-    // The numbers of the first stream are far ahead, and the stream has stated that.
+    // The numbers of the first stream are far ahead, and the stream has stated its numbers.
     for n in 0..100 {
         drop(stage.put(&mut sessions[one], x, n));
     }
@@ -170,7 +171,7 @@ fn try_once(case: Case) -> Option<Survived> {
     (from != to).then_some(survived)
 }
 
-/// Which of two transactions whose records are in two streams survive, if the stream of the second
+/// The surviving transactions of two whose records are in two streams, if the stream of the second
 /// was written.
 pub fn survived(case: Case) -> Survived {
     let mut all = (0..20).filter_map(|_| try_once(case));

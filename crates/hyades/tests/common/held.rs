@@ -5,7 +5,7 @@ use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex};
 
-/// Wraps a device. Syncs of files below a held directory wait until it is released.
+/// Wraps a device. Syncs of files below a held directory wait until the release.
 #[derive(Clone, Debug)]
 pub struct HeldDevice {
     inner: Arc<dyn Device>,
@@ -17,7 +17,7 @@ struct Gate {
     /// Names of directories.
     held: Mutex<Vec<String>>,
     changed: Condvar,
-    /// File names that no file can be given.
+    /// Refused names of files.
     refused: Mutex<Vec<String>>,
 }
 
@@ -81,7 +81,7 @@ impl HeldDevice {
     }
 }
 
-/// Releases the device when it is dropped.
+/// Releases the device when dropped.
 pub struct Held<'d>(&'d HeldDevice);
 
 impl Drop for Held<'_> {

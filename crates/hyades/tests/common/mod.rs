@@ -60,7 +60,7 @@ pub struct Combination {
 }
 
 impl Combination {
-    /// Whether the engine opens it.
+    /// Whether the engine opens the combination.
     pub fn is_sound(&self) -> bool {
         let Combination { protocol, concurrency, record, .. } = *self;
         concurrency.runs_under(protocol)
@@ -101,7 +101,7 @@ pub fn combinations() -> Vec<Combination> {
     all
 }
 
-/// [`combinations`], and those that log calls before they run, and nothing else.
+/// [`combinations`], and combinations that log calls before they run, and nothing else.
 pub fn combinations_and_calls() -> Vec<Combination> {
     let (protocol, concurrency) = (Protocol::Arrival, Concurrency::Partitioned);
     let record = RecordKind::Command;
@@ -109,9 +109,9 @@ pub fn combinations_and_calls() -> Vec<Combination> {
     combinations().into_iter().chain(calls).collect()
 }
 
-/// Combinations with their places among all: those under Silo, those that log calls, and every
-/// third of the others, beginning at `offset`. For long tests of what matters to the log more than
-/// to the concurrency control; with `HYADES_ALL_COMBINATIONS` in the environment, all of them.
+/// Combinations with their places among all: all under Silo, all that log calls, and every third of
+/// the rest, beginning at `offset`. For long tests of the log more than of the concurrency control;
+/// with `HYADES_ALL_COMBINATIONS` in the environment, all combinations.
 pub fn some_combinations(offset: usize) -> Vec<(usize, Combination)> {
     let all = std::env::var_os("HYADES_ALL_COMBINATIONS").is_some();
     let mut some: Vec<_> = combinations_and_calls().into_iter().enumerate().collect();
@@ -150,7 +150,7 @@ pub fn transfer(tx: &Transaction<'_>, t: Transfer) -> Result<i64, Abort> {
 }
 
 /// Covers all other operations: inserts, deletes, scans, uniqueness, misses, savepoints, time and
-/// random numbers. What is written depends on what was read.
+/// random numbers. The writes depend on the reads.
 pub fn churn(tx: &Transaction<'_>, churn: Churn) -> Result<(), Abort> {
     let mut rng = fastrand::Rng::with_seed(churn.seed);
     let id = rng.i32(0..60);
@@ -233,7 +233,7 @@ pub struct Opened {
 }
 
 impl Opened {
-    /// Calls a procedure, and returns once that is durable.
+    /// Calls a procedure, and returns once the call is durable.
     pub fn call<A: Serialize>(&self, procedure: ProcedureId, arguments: &A) {
         let (outcome, ticket) = self.db.session().unwrap().call(procedure, arguments).unwrap();
         outcome.unwrap();
@@ -366,7 +366,7 @@ pub fn ballast_rows(tx: &Transaction<'_>, first: u64) -> Result<(), Abort> {
     Ok(())
 }
 
-/// The posted transfer, if it is told that it has committed.
+/// The posted transfer, if reported as committed.
 fn has_committed((transfer, call): (Transfer, PostedCall<i64>)) -> Option<Transfer> {
     call.wait().is_ok().then_some(transfer)
 }
@@ -491,8 +491,8 @@ fn try_fingerprint(dir: &Path) -> std::io::Result<u64> {
     Ok(hasher.finish())
 }
 
-/// Like [`fingerprint`], of an open database without work, once it has prepared the segments to
-/// come: until then files are created and renamed.
+/// Like [`fingerprint`], of an open database without work, once the database has prepared the next
+/// segments: until then files are created and renamed.
 pub fn fingerprint_at_rest(dir: &Path) -> u64 {
     let mut last = None;
     for _ in 0..100 {

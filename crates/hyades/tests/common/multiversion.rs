@@ -35,7 +35,7 @@ pub fn ordered(protocol: Protocol) -> Builder {
     builder(protocol, Concurrency::TimestampOrder)
 }
 
-/// A reader sees what was there when it began, however often that is overwritten, at once.
+/// A reader sees the rows as of its beginning, however often a row is overwritten, at once.
 pub fn a_reader_sees_its_beginning(opened: Opened) -> bool {
     let Opened { db, dir: _dir } = opened;
     let look = |tx: &Transaction<'_>, pause: &dyn Fn()| {
@@ -54,7 +54,7 @@ pub fn a_reader_sees_its_beginning(opened: Opened) -> bool {
     seen == ((0, 0, false), 1)
 }
 
-/// Of two that write the same row the second one runs again: no update is lost.
+/// Of two writers of the same row the second runs again: no update is lost.
 pub fn the_first_writer_wins() -> bool {
     let Opened { db, dir: _dir } = serializable();
     let add = |tx: &Transaction<'_>, pause: &dyn Fn()| {
@@ -66,7 +66,7 @@ pub fn the_first_writer_wins() -> bool {
     get(&db, A) == 11 && attempts == 2
 }
 
-/// What was deleted, and what was taken out of a group, stays where an earlier reader looks for it.
+/// A deleted row, and a row taken out of a group, stays where an earlier reader looks for the row.
 pub fn what_a_reader_needs_stays(opened: Opened) -> bool {
     let Opened { db, dir: _dir } = opened;
     let look = |tx: &Transaction<'_>, pause: &dyn Fn()| {
@@ -112,9 +112,9 @@ pub fn a_unique_key_is_of_the_present(mut builder: Builder) -> bool {
     !inserted && found.unwrap() == [7]
 }
 
-/// Threads move amounts among few rows, and write rows only if what they have read allows it, while
-/// others read all rows. Runs until a wrong sum or a broken rule is seen, or the time is over.
-/// Returns whether all was right.
+/// Threads move amounts among few rows, and write rows only if the rows read allow the write, while
+/// other threads read all rows. Runs until a wrong sum or a broken rule is seen, or the time is
+/// over. Returns whether all was right.
 pub fn sums_stay_right(opened: Opened, time: Duration) -> bool {
     let Opened { db, dir: _dir } = opened;
     let (wrong, rounds) = (AtomicBool::new(false), AtomicU64::new(0));
@@ -155,8 +155,8 @@ fn is_right(tx: &Transaction<'_>) -> Result<bool, Abort> {
     Ok(sum == 0 && count(tx, 5)? + count(tx, 6)? <= 1)
 }
 
-/// Moves 1 from a row to another; then ends or begins the duty of one, provided that the other has
-/// none.
+/// Moves 1 from a row to another; then ends or begins the duty of one row, provided that the other
+/// has none.
 fn change(tx: &Transaction<'_>, from: i64, to: i64, on_call: [i64; 2]) -> Result<(), Abort> {
     if from != to {
         let (less, more) = (count(tx, from)? - 1, count(tx, to)? + 1);
@@ -169,8 +169,8 @@ fn change(tx: &Transaction<'_>, from: i64, to: i64, on_call: [i64; 2]) -> Result
 }
 
 /// A procedure that commits late, with a row that was overwritten meanwhile, is run again at replay
-/// on what it has read. In between there may be a checkpoint, which ends an epoch. Returns whether
-/// the state is the same.
+/// on the versions that it has read. In between there may be a checkpoint, which ends an epoch.
+/// Returns whether the state is the same.
 pub fn a_late_procedure_is_replayed_on_its_version(
     build: impl Fn() -> Builder,
     has_checkpoint: bool,
@@ -219,7 +219,7 @@ pub fn fill_large(db: &Database, byte: u8) {
     }
 }
 
-/// Removes all garbage that may be removed, or tries to for a while.
+/// Removes all removable garbage, or tries to for a while.
 fn remove_garbage(db: &Database) {
     let mut session = db.session().unwrap();
     let until = Instant::now() + Duration::from_secs(20);
@@ -249,7 +249,7 @@ pub fn attempts_of_one_that_misses_a_row(db: &Database) -> u64 {
     attempts
 }
 
-/// A transaction for which older versions take too much memory ends, and runs again. Returns its
+/// A transaction whose older versions take too much memory ends, and runs again. Returns its
 /// attempts.
 pub fn attempts_of_one_that_needs_too_much(db: &Database) -> u64 {
     fill_large(db, 1);

@@ -4,11 +4,11 @@ pub use super::multiversion::*;
 use hyades::{Abort, Protocol, Schema, Transaction, Type};
 use std::time::{Duration, Instant};
 
-/// A key that is not there.
+/// A key of no row.
 const MISSED: i64 = 1000;
 
-/// Writes a row after `later`, which runs in a transaction that began later. Returns whether it had
-/// to run again.
+/// Writes a row after `later`, which runs in a transaction that began later. Returns whether the
+/// writer had to run again.
 fn runs_again_after(
     opened: Opened,
     write: impl Fn(&Transaction<'_>) -> Result<bool, Abort> + Sync,
@@ -29,12 +29,12 @@ fn write_a(tx: &Transaction<'_>) -> Result<bool, Abort> {
     tx.update(ITEMS, A, &[COUNT.set(7)])
 }
 
-/// What a later transaction has read is not overwritten before it.
+/// A row read by a later transaction is not overwritten before that transaction.
 pub fn a_later_reader_is_not_overtaken(opened: Opened) -> bool {
     runs_again_after(opened, write_a, |tx| count(tx, A).map(drop))
 }
 
-/// The same if the later one has marked the row, and does not write it.
+/// The later transaction has marked the row, and does not write the row.
 pub fn a_row_marked_later_is_not_overtaken(opened: Opened) -> bool {
     runs_again_after(opened, write_a, |tx| {
         let savepoint = tx.savepoint();
@@ -44,7 +44,7 @@ pub fn a_row_marked_later_is_not_overtaken(opened: Opened) -> bool {
     })
 }
 
-/// The same if the later one has found that no row has a key, one by one or in a range.
+/// The later transaction has found that no row has a key, one by one or in a range.
 pub fn a_later_miss_is_not_overtaken(opened: Opened, is_hash: bool, is_scan: bool) -> bool {
     let table = if is_hash { HASHED } else { ITEMS };
     let insert = move |tx: &Transaction<'_>| {
@@ -62,7 +62,7 @@ pub fn a_later_miss_is_not_overtaken(opened: Opened, is_hash: bool, is_scan: boo
     })
 }
 
-/// The same if the later one has found no row of a group in an index.
+/// The later transaction has found no row of a group in an index.
 pub fn a_later_look_into_an_index_is_not_overtaken(opened: Opened) -> bool {
     const GROUP_OF_NONE: i64 = 500;
     let join = |tx: &Transaction<'_>| tx.update(ITEMS, A, &[GROUP.set(GROUP_OF_NONE)]);
@@ -73,8 +73,8 @@ pub fn a_later_look_into_an_index_is_not_overtaken(opened: Opened) -> bool {
     })
 }
 
-/// An open snapshot holds what it held when it was opened, although a transaction that began before
-/// that ends after it.
+/// An open snapshot does not change, although a transaction that began before the snapshot ends
+/// after it.
 pub fn a_snapshot_does_not_change(opened: Opened) -> bool {
     let Opened { db, dir: _dir } = opened;
     let mut is_same = true;
@@ -94,8 +94,7 @@ pub fn a_snapshot_does_not_change(opened: Opened) -> bool {
     is_same && attempts == 2
 }
 
-/// A checkpoint is taken while a transaction runs that began before it. Returns whether the state
-/// is recovered.
+/// A checkpoint is taken while an earlier transaction runs. Returns whether the state is recovered.
 pub fn a_checkpoint_loses_nothing() -> bool {
     let declare = || ordered(Protocol::Taurus).streams(2);
     let Opened { db, dir } = open_filled(declare());
@@ -113,9 +112,9 @@ pub fn a_checkpoint_loses_nothing() -> bool {
     get(&db, A) == 7 && db.digest() == digest
 }
 
-/// A transaction that writes was ended, since older versions take too much memory, and looks for a
-/// row whose tombstone is gone. Returns whether it runs again. Epochs end by time: a snapshot would
-/// be a conflict, too.
+/// A writing transaction was ended, since older versions take too much memory, and looks for a row
+/// whose tombstone is gone. Returns whether the transaction runs again. Epochs end by time: a
+/// snapshot would be a conflict, too.
 pub fn what_was_ended_runs_again() -> bool {
     let mut builder = ordered(Protocol::None).snapshots(|snapshots| snapshots.memory = 32 << 20);
     builder = builder.log_settings(|log| log.epoch = Some(Duration::from_millis(2)));

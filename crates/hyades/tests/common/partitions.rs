@@ -78,7 +78,7 @@ pub fn set(tx: &Transaction<'_>, shop: i64, count: i64) -> Result<(), Abort> {
     tx.update(STOCK, (shop, ITEM), &[COUNT.set(count)]).map(drop)
 }
 
-/// Moves one piece, without saying where beforehand. There is time in between.
+/// Moves one piece, without stating the partitions beforehand. There is time in between.
 fn carry(tx: &Transaction<'_>, from: i64, to: i64) -> Result<(), Abort> {
     let n = count(tx, from)?;
     set(tx, from, n - 1)?;
@@ -87,8 +87,8 @@ fn carry(tx: &Transaction<'_>, from: i64, to: i64) -> Result<(), Abort> {
     set(tx, to, n + 1)
 }
 
-/// Threads carry pieces between shops while others count all of them, in one transaction. Runs
-/// until a wrong sum is seen, or the time is over.
+/// Threads carry pieces between shops while other threads count all pieces, in one transaction.
+/// Runs until a wrong sum is seen, or the time is over.
 pub fn pieces_stay(shops: &Shops, time: Duration) -> bool {
     let db = &shops.db;
     let (wrong, began) = (AtomicBool::new(false), Instant::now());
@@ -120,7 +120,7 @@ pub fn pieces_stay(shops: &Shops, time: Duration) -> bool {
             let mut sums = [db.transact(|tx| Ok(sum(tx)?)).unwrap(), 0];
             let holding = |tx: &Transaction<'_>| {
                 tx.hold(Partitions::ALL)?;
-                // What only reads would read a snapshot.
+                // A transaction that only reads would read a snapshot.
                 tx.delete(STOCK, (0i64, ITEM + 1))?;
                 sum(tx)
             };
@@ -134,7 +134,7 @@ pub fn pieces_stay(shops: &Shops, time: Duration) -> bool {
 }
 
 /// Threads carry pieces between shops, logged row by row, until the power goes: then all pieces are
-/// recovered. Returns whether that holds for this many databases.
+/// recovered. Returns whether all pieces are recovered for this many databases.
 pub fn pieces_survive_power_cuts(undo: bool, databases: u64) -> bool {
     (0..databases).all(|seed| {
         let device = power_cut(seed);
@@ -170,7 +170,7 @@ pub fn pieces_survive_power_cuts(undo: bool, databases: u64) -> bool {
             device.cut();
         });
         drop(db);
-        // It is refused if a change follows one that is not there.
+        // The open is refused if a change follows a missing change.
         let Ok(db) = build(None).open(dir.path()) else { return false };
         let sum = |tx: &Transaction<'_>| {
             let rows = tx.scan(STOCK).rows()?;
@@ -180,8 +180,8 @@ pub fn pieces_survive_power_cuts(undo: bool, databases: u64) -> bool {
     })
 }
 
-/// Threads that say which partitions they need get all of them, in the end. If they wait for each
-/// other for this long, the queues are left as they are, and false is returned.
+/// Threads that state partitions get all of them, in the end. If the threads wait for each other
+/// for this time, the queues are left as they are, and false is returned.
 pub fn all_get_their_turns(time: Duration) -> bool {
     let Shops { db, dir } = open(builder(Protocol::None, 64));
     let (done, result) = std::sync::mpsc::channel();
@@ -206,7 +206,7 @@ pub fn all_get_their_turns(time: Duration) -> bool {
     all
 }
 
-/// Steps that do not commute: reads one shop and writes another one; or writes one.
+/// Steps that do not commute: reads one shop and writes another shop; or writes one shop.
 fn declare_steps(builder: &mut Builder) {
     builder.procedure("look", 1, |tx: &Transaction<'_>, (from, to): (i64, i64)| {
         let seen = count(tx, from)?;
@@ -219,8 +219,8 @@ fn declare_steps(builder: &mut Builder) {
     });
 }
 
-/// One session looks from shop 0 to shop 1, in one stream; another one bumps either, in another
-/// stream. Replayed as commands, by two threads, they make what they made.
+/// One session looks from shop 0 to shop 1, in one stream; another session bumps either, in another
+/// stream. Commands replayed by two threads produce the former state.
 pub fn commands_replay_in_their_order() -> bool {
     let build = || {
         let mut builder = builder(Protocol::Taurus, 64).record(RecordKind::Command);
@@ -237,11 +237,11 @@ pub fn commands_replay_in_their_order() -> bool {
     drop((one, other));
     let digest = shops.db.digest();
     shops.db.close().unwrap();
-    // A command that writes something else than before stops replay.
+    // A command whose writes differ from before stops replay.
     build().open(shops.dir.path()).is_ok_and(|db| db.digest() == digest)
 }
 
-/// Threads do all kinds of things in all shops. Returns the state and what is recovered of it, with
+/// Threads do all kinds of things in all shops. Returns the state and the recovered state, with
 /// another number of partitions.
 pub fn recovered(protocol: Protocol, record: RecordKind, partitions: [usize; 2]) -> [u64; 2] {
     let build = |partitions| {
@@ -276,7 +276,7 @@ pub fn recovered(protocol: Protocol, record: RecordKind, partitions: [usize; 2])
     [digest, build(partitions[1]).open(shops.dir.path()).unwrap().digest()]
 }
 
-/// Inserts, deletes, inserts again, undoes, and reads what is replicated.
+/// Inserts, deletes, inserts again, undoes, and reads replicated rows.
 fn mix(tx: &Transaction<'_>, shop: i64, n: i64) -> Result<(), Abort> {
     let price = tx.get(PRICES, ITEM)?.map_or(0, |row| row.get(PRICE));
     let key = (shop, 2 + n % 3);

@@ -6,19 +6,19 @@ use std::sync::Mutex;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-/// Bound for the duration of what is watched, far above what any test needs.
+/// Bound for the duration of the watched test, far above the duration of any test.
 const PATIENCE: Duration = Duration::from_secs(240);
 
 /// The first watchdog that fires aborts the process.
 static ENDING: Mutex<()> = Mutex::new(());
 
-/// The watchdog runs until this is dropped.
+/// The watchdog runs until this value is dropped.
 pub struct Watched {
     /// Dropped at the end, which stops the watchdog.
     _over: Sender<()>,
 }
 
-/// Starts a watchdog that aborts the process and prints `what` if it is not dropped within minutes.
+/// Starts a watchdog that aborts the process and prints `what` unless dropped within minutes.
 pub fn watched(what: &str) -> Watched {
     let (over, seen) = channel();
     let what = what.to_string();

@@ -1,5 +1,5 @@
-//! Acknowledgement of transactions: tickets, what they wait for, and what they return when a device
-//! fails.
+//! Acknowledgement of transactions: tickets, the records for which a ticket waits, and the results
+//! of tickets when a device fails.
 
 use crate::common::held::HeldDevice;
 use crate::common::{directory, power_cut};
@@ -162,7 +162,8 @@ fn one_executor_awaits_many_tickets() {
     db.close().unwrap();
 }
 
-/// A ticket holds positions in its own database's log, so a queue must reject tickets of another.
+/// A ticket holds positions in the log of its own database, so a queue must reject tickets of
+/// another database.
 #[test]
 #[should_panic(expected = "a ticket goes to a queue of its own database")]
 fn a_queue_takes_no_ticket_of_another_database() {
@@ -199,7 +200,7 @@ fn every_ticket_of_many_comes_back_from_its_queue() {
     assert_eq!(back, (0..1000).collect::<Vec<_>>());
 }
 
-/// Holds stream 0 of four and leaves a row 1 in it that is not hardened.
+/// Holds stream 0 of four and leaves a row 1 in the stream that is not hardened.
 fn with_a_held_row(
     concurrency: Concurrency,
     inner: Arc<dyn Device>,
@@ -219,8 +220,8 @@ fn with_a_held_row(
         names.sort();
         names[0].to_string_lossy().into_owned()
     };
-    // The log may write to a stream by itself: it is held while it is empty, and again if the log
-    // does so after that.
+    // The log may write to a stream by itself: the stream is held while empty, and again if the log
+    // writes afterwards.
     let (_released, held) = loop {
         measure_streams(&db);
         let released = device.hold(&first);
@@ -232,7 +233,7 @@ fn with_a_held_row(
 }
 
 /// Writes to all streams until everything is durable, several times: sessions avoid a stream that
-/// seems slow, as one does of which a busy machine has delayed a flush.
+/// seems slow, such as a stream with a flush delayed by a busy machine.
 fn measure_streams(db: &Database) {
     let log = db.log().unwrap();
     let mut writer = log.writer().unwrap();
@@ -242,8 +243,9 @@ fn measure_streams(db: &Database) {
     }
 }
 
-/// Writes row 1 in stream 0, if that has nothing to do. Sessions begin on a stream with little to
-/// do, and one of the first ones on stream 0: a write that changes nothing tells which one that is.
+/// Writes row 1 in stream 0, if the stream has nothing to do. Sessions begin on a stream with
+/// little to do, and one of the first sessions on stream 0: a write that changes nothing tells
+/// which session.
 fn write_to_stream_0(db: &Database) -> Option<Ticket> {
     for _ in 0..50 {
         let log = db.log().unwrap();
@@ -264,7 +266,7 @@ fn write_to_stream_0(db: &Database) -> Option<Ticket> {
     None
 }
 
-/// A session that is not on stream 0, which is held.
+/// A session on a stream other than stream 0, which is held.
 fn elsewhere(db: &Database) -> Session {
     let log = db.log().unwrap();
     assert!(log.backlog(0) > 0, "stream 0 is held, so others are less loaded");
@@ -305,7 +307,7 @@ fn readers_and_visible_aborts_wait_for_what_they_read() {
             {
                 assert!(!ticket.is_acknowledged().unwrap(), "{concurrency:?}: {what}");
             }
-            // A transaction that has not read it does not wait.
+            // A transaction that has not read the row does not wait.
             read(&mut session, 3).1.wait().unwrap();
             assert_eq!(number(db, 2), Some(0), "the abort changed nothing");
             assert!(!reader.is_acknowledged().unwrap(), "{concurrency:?}");
@@ -321,7 +323,7 @@ fn readers_and_visible_aborts_wait_for_what_they_read() {
 fn while_one_stream_is_held_independent_transactions_are_acknowledged() {
     for concurrency in Concurrency::all() {
         let dir = directory();
-        // Nothing reaches the medium before its sync, so what is held is lost.
+        // Nothing reaches the medium before its sync, so the held records are lost.
         let device = PowerCutDevice::new(PowerCutOptions::default());
         let inner = Arc::new(device.clone());
         with_a_held_row(concurrency, inner, dir.path(), |db, held, writer| {

@@ -1,6 +1,6 @@
 //! Blind writes (`put`) among reads, updates and deletions, under power cuts and checkpoints.
-//! Promise: transactions are atomic, no acknowledged one is lost, and no surviving transaction has
-//! read from a lost one.
+//! Promise: transactions are atomic, no acknowledged transaction is lost, and no surviving
+//! transaction has read from a lost transaction.
 
 use crate::common::{DATA_ONLY, directory, power_cut};
 use hyades::{
@@ -15,7 +15,7 @@ use std::time::Duration;
 const ROWS: Table = Table::nth(0);
 /// The row's last writer: its transaction number.
 const N: Column<i64> = Column::at(1);
-/// The pair that was read before the write, and the number found there; -1 for none.
+/// The pair read before the write, and the number found there; -1 for none.
 const SOURCE: Column<i64> = Column::at(2);
 const COPIED: Column<i64> = Column::at(3);
 
@@ -24,14 +24,15 @@ const PAIRS: i64 = 4;
 /// A pair that all threads write.
 const SHARED: i64 = THREADS * PAIRS;
 
-/// What a transaction did to a pair: whether it deleted it, and whether it was acknowledged.
+/// The effect of a transaction on a pair: whether the pair was deleted, and whether the transaction
+/// was acknowledged.
 #[derive(Clone, Copy, Debug, Default)]
 struct Did {
     deleted: bool,
     answered: bool,
 }
 
-/// For each pair, what the transactions did to it, by transaction number.
+/// For each pair, the effects of transactions on the pair, by transaction number.
 type Done = BTreeMap<i64, BTreeMap<i64, Did>>;
 
 fn builder(
@@ -76,7 +77,7 @@ fn look(tx: &Transaction<'_>, pair: i64) -> Result<Option<(i64, i64, i64)>, Abor
     Ok(if one == other { one } else { Some((-2, -2, -2)) })
 }
 
-/// Runs one thread's transactions until the power cut. Returns (pair, number, what was done).
+/// Runs one thread's transactions until the power cut. Returns (pair, number, effect).
 fn work(db: &Database, thread: i64, seed: u64, mut n: i64) -> Vec<(i64, i64, Did)> {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut session: Session = db.session().unwrap();

@@ -1,4 +1,4 @@
-//! Savepoints, bounds and keys that a transaction must refuse, with the reason.
+//! Savepoints, bounds and keys refused in a transaction, with the reason.
 
 use hyades::{
     Abort, Builder, Column, Concurrency, Database, Error, Index, LogSettings, Loss, MAX_KEY_BYTES,
@@ -94,7 +94,7 @@ fn a_savepoint_is_one_transactions_and_gone_once_it_is_passed() {
             tx.rollback_to(first)?;
             insert(tx, 7)?;
             insert(tx, 8)?;
-            // It would undo half of the later writes.
+            // The rollback would undo half of the later writes.
             assert_eq!(tx.rollback_to(second), Err(Abort::NoSuchSavepoint));
             Ok::<_, Abort>(())
         });
@@ -200,7 +200,7 @@ struct Item {
     count: i64,
 }
 
-/// A database with the counters, a typed table below them, and one procedure.
+/// A database with the counters, a typed table below the counters, and one procedure.
 struct Shop {
     _dir: tempfile::TempDir,
     db: Database,
@@ -266,7 +266,7 @@ fn a_handle_of_another_builder_is_refused_by_every_operation() {
         assert_eq!((here.db.rows(), there.db.rows()), (0, 0));
         let error = here.db.transact(|tx| Ok(tx.overwrite(counters, &row)?)).unwrap_err();
         assert!(error.to_string().contains("comes from another builder"), "{error}");
-        // The own handles, and those made by hand, are taken.
+        // Own handles, and handles made by hand, are taken.
         here.db.transact(|tx| Ok(tx.overwrite(here.counters, &row)?)).unwrap();
         here.db.transact(|tx| Ok(tx.overwrite(Table::nth(1), &row)?)).unwrap();
         assert_eq!(here.db.transact(|tx| Ok(here.items.require(tx, 1)?.count)).unwrap(), 1);

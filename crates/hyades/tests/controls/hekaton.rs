@@ -39,8 +39,8 @@ fn sums_and_rules_hold_beside_writers() {
     assert!(versions::sums_stay_right(versions::serializable(), Duration::from_secs(3)));
 }
 
-/// What a transaction has read is overwritten before it commits: it runs again, unless it need not
-/// be serializable.
+/// A row read by a transaction is overwritten before the commit: the transaction runs again, unless
+/// it need not be serializable.
 #[test]
 fn what_was_read_and_overwritten_is_a_conflict_of_serializable_transactions() {
     for protocol in PROTOCOLS {
@@ -54,13 +54,14 @@ fn what_was_read_and_overwritten_is_a_conflict_of_serializable_transactions() {
     }
 }
 
-/// C5: replayed as a command on one version it would read what was written meanwhile.
+/// C5: replayed as a command on one version the procedure would read the later write.
 #[test]
 fn a_late_procedure_is_logged_as_data_in_a_serial_log() {
     assert!(a_late_procedure_is_data(|| hekaton(Protocol::Serial, Isolation::Snapshot)));
 }
 
-/// C3, C4: with vectors it is a command, unless it begins and commits in different epochs.
+/// C3, C4: with vectors the procedure is a command, unless it begins and commits in different
+/// epochs.
 #[test]
 fn a_late_procedure_is_replayed_on_the_versions_that_it_has_read() {
     for has_checkpoint in [false, true] {
@@ -77,7 +78,8 @@ fn with_large_rows(memory: u64) -> Opened {
     versions::open_filled(builder)
 }
 
-/// For one that was ended nothing is kept: it must not take for missing what is gone since.
+/// For an ended transaction nothing is kept: the transaction must not take a row removed since for
+/// a missing row.
 #[test]
 fn a_transaction_that_was_ended_misses_no_row() {
     let Opened { db, dir: _dir } = with_large_rows(32 << 20);
@@ -91,7 +93,7 @@ fn a_transaction_that_needs_too_much_memory_runs_again() {
         let Opened { db, dir: _dir } = with_large_rows(memory);
         let attempts = versions::attempts_of_one_that_needs_too_much(&db);
         assert_eq!(attempts, if memory == 1 << 30 { 1 } else { 2 });
-        // All are done, and nothing is kept for them.
+        // All transactions are done, and nothing is kept for them.
         let mut session = db.session().unwrap();
         for _ in 0..200 {
             session.try_submit(|tx| tx.get(versions::ITEMS, A).map(drop)).unwrap().0.unwrap();

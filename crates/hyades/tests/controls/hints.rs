@@ -8,7 +8,7 @@ const ROWS: i64 = 400;
 const A: Column<i64> = Column::at(0);
 const B: Column<i64> = Column::at(1);
 
-/// One hash table, one table without a key, and ordered ones with two indexes each.
+/// One hash table, one table without a key, and ordered tables with two indexes each.
 fn schema(nth: u32) -> Schema {
     let schema = Schema::new(&format!("table {nth}"))
         .column("a", Type::I64)
@@ -21,12 +21,12 @@ fn schema(nth: u32) -> Schema {
     }
 }
 
-/// Prefetches everything that can be named, valid or not.
+/// Prefetches everything with a name, valid or not.
 fn announce(tx: &Transaction<'_>, a: i64) {
     let odd = [Value::Text("not a number"), Value::Null];
     let name = [Value::Text("name 7")];
     let (whole, part, id) = ([a.into(), (a / 2).into()], [a.into()], [7u64.into()]);
-    // The last table does not exist, and not all tables have all these indexes.
+    // The last table does not exist, and not all tables have all three indexes.
     for table in (0..=TABLES).map(Table::nth) {
         for key in [&whole[..], &part, &id, &odd, &name, &[]] {
             for index in [None, Some(0), Some(1), Some(2)] {

@@ -1,5 +1,6 @@
 //! Promise: under partitioned execution the transactions of a partition run one after the other,
-//! whatever they say beforehand; others go on; what is recovered is what was there.
+//! whatever partitions the transactions state; other partitions go on; recovery restores the former
+//! rows.
 
 use crate::common::beside::beside;
 use crate::common::partitions::{self, NOTES, PRICE, PRICES, SHOPS, STAFF, STOCK, Shops};
@@ -63,7 +64,7 @@ fn all_get_their_turns() {
     assert!(partitions::all_get_their_turns(Duration::from_secs(60)));
 }
 
-/// How many transactions of this many sessions run in a second, over two partitions.
+/// The transactions per second of this number of sessions, over two partitions.
 fn rate(sessions: u64) -> f64 {
     let Shops { db, dir: _dir } = open(builder(Protocol::None, 2));
     let (done, over) = (AtomicU64::new(0), AtomicBool::new(false));
@@ -92,14 +93,14 @@ fn rate(sessions: u64) -> f64 {
     done.into_inner() as f64 / time.as_secs_f64()
 }
 
-/// A turn is not handed to a thread that sleeps while others run.
+/// A turn is not handed to a sleeping thread while other threads run.
 #[test]
 fn many_sessions_are_about_as_fast_as_few() {
     let measured: Vec<[f64; 2]> = (0..5).map(|_| [rate(2), rate(64)]).collect();
     assert!(measured.iter().any(|[few, many]| many > &(few / 2.0)), "{measured:?}");
 }
 
-/// While a transaction is in one partition, others run in others.
+/// While a transaction is in one partition, transactions of other partitions run.
 #[test]
 fn other_partitions_go_on() {
     let Shops { db, dir: _dir } = unlogged();
@@ -110,12 +111,12 @@ fn other_partitions_go_on() {
     };
     let (seen, attempts) = beside(&db, slow, || {
         db.transact(|tx| Ok(set(tx, 2, 9)?)).unwrap();
-        // One that reads all partitions reads a snapshot.
+        // A transaction that reads all partitions reads a snapshot.
         let all = db.transact(|tx| Ok(tx.scan(STOCK).rows()?.len())).unwrap();
         assert_eq!(all, SHOPS as usize);
         let prices = db.transact(|tx| Ok(tx.scan(PRICES).rows()?.len()));
         assert_eq!(prices.unwrap(), 1);
-        // What it has found out is forgotten then: the session's next one needs one partition.
+        // The session then forgets the partitions: its next transaction needs one partition.
         let mut session = db.session().unwrap();
         let scan = |tx: &Transaction<'_>| Ok::<_, Abort>(tx.scan(STOCK).rows()?.len());
         assert_eq!(session.try_submit(scan).unwrap().0, Ok(SHOPS as usize));
@@ -124,7 +125,7 @@ fn other_partitions_go_on() {
     assert_eq!((seen, attempts), (7, 1));
 }
 
-/// A transaction that goes on to a partition that another one holds runs again, and waits for it.
+/// A transaction that goes on to a held partition runs again, and waits for the partition.
 #[test]
 fn what_is_held_is_waited_for() {
     let Shops { db, dir: _dir } = unlogged();
@@ -214,7 +215,7 @@ fn replicated_rows_change_everywhere_at_once() {
     assert_eq!(db.transact(|tx| Ok(price(tx)?)).unwrap(), 6);
 }
 
-/// A row without a key is reached by its id, whatever partition it is in.
+/// A row without a key is reached by its id, whatever its partition.
 #[test]
 fn rows_without_a_key_are_found_by_id() {
     let Shops { db, dir: _dir } = unlogged();
@@ -227,15 +228,16 @@ fn rows_without_a_key_are_found_by_id() {
     assert!(db.transact(|tx| Ok(tx.delete(NOTES, id)?)).unwrap());
 }
 
-/// A row without a key may move to another partition. The index entry that it leaves behind leads
-/// to it all the same: what scans there does not read it while its new partition changes it.
+/// A row without a key may move to another partition. The index entry left behind still leads to
+/// the row: a scan of the former partition does not read the row while the new partition changes
+/// the row.
 #[test]
 fn a_row_that_has_moved_is_not_read_in_passing() {
     let mut builder = builder(Protocol::None, 8);
     let tasks = Schema::new("tasks").column("shop", Type::I64).column("text", Type::Text);
     let tasks = builder.table(tasks.index("by_shop", &["shop"]).partition_by("shop"));
     let Shops { db, dir: _dir } = open(builder);
-    // Holds back the removal of what is left behind.
+    // Holds back the removal of the index entry left behind.
     let _snapshot = db.open_snapshot();
     let id = db.transact(|tx| Ok(tx.insert(tasks, &[1i64.into(), "a".into()])?)).unwrap();
     let moved = Column::<i64>::at(0).set(2i64);
@@ -258,12 +260,12 @@ fn a_row_that_has_moved_is_not_read_in_passing() {
     assert_eq!(left.unwrap(), 0);
 }
 
-/// What a transaction that fails has written is gone, and its partitions are free.
+/// The writes of a failed transaction are gone, and its partitions are free.
 #[test]
 fn what_fails_is_undone() {
     let Shops { db, dir: _dir } = unlogged();
-    // Opened before, so that it is not the session that fails: that one may enter again what it
-    // has not left.
+    // Opened before, so that the failing session is a different session: a session may enter again
+    // a partition that the session has not left.
     let mut other = db.session().unwrap();
     let mut is_undone = || {
         let counts = |tx: &Transaction<'_>| {
@@ -273,7 +275,7 @@ fn what_fails_is_undone() {
             Attempt::Committed(counts, _) => assert_eq!(counts, [100; SHOPS as usize]),
             end => panic!("partitions are still held: {end:?}"),
         }
-        // Rows of a table with an index are locked by what writes them.
+        // A writer locks rows of a table with an index.
         let write = other.attempt(|tx| set(tx, 1, 100)).unwrap();
         assert!(matches!(write, Attempt::Committed(..)), "{write:?}");
     };
@@ -313,11 +315,11 @@ fn attempts_do_not_wait() {
         let free = session.attempt(|tx| set(tx, 3, 8)).unwrap();
         assert!(matches!(free, Attempt::Committed(..)), "{free:?}");
     });
-    // Attempts read no snapshots: they enter all partitions, where these are free.
+    // Attempts read no snapshots: attempts enter all partitions, where the partitions are free.
     assert!(matches!(session.attempt(all).unwrap(), Attempt::Committed(n, _) if n == 8));
 }
 
-/// One that states all partitions, and then only reads, reads a snapshot.
+/// A transaction that states all partitions, and then only reads, reads a snapshot.
 #[test]
 fn a_reader_that_states_all_partitions_waits_for_none() {
     let Shops { db, dir: _dir } = unlogged();
@@ -335,8 +337,8 @@ fn a_reader_that_states_all_partitions_waits_for_none() {
     });
 }
 
-/// Replicated rows are read in any partition. What waits for another one afterwards does not keep
-/// that.
+/// Replicated rows are read in any partition. A transaction that then waits for another partition
+/// does not keep the partition of that read.
 #[test]
 fn replicated_rows_cost_no_second_partition() {
     let shops = open(builder(Protocol::None, SHOPS as usize));
@@ -398,8 +400,7 @@ fn databases_nested_both_ways_do_not_stop() {
     });
 }
 
-/// Sessions ask which partitions a procedure accesses, where transactions take turns. Replay does
-/// not.
+/// Sessions ask for the partitions of a procedure where transactions take turns. Replay does not.
 #[test]
 fn stated_partitions_are_asked_for_only_where_they_matter() {
     let dir = crate::common::directory();

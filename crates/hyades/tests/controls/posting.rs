@@ -1,5 +1,5 @@
-//! Promise: a posted call runs once, whatever becomes of what waits for it; one more than there may
-//! be is refused, and leaves nothing behind.
+//! Promise: a posted call runs once, whatever becomes of its waiter; a call beyond the maximum is
+//! refused, and leaves nothing behind.
 
 use crate::common::directory;
 use hyades::{
@@ -20,7 +20,7 @@ const NUMBER: Column<i64> = Column::at(1);
 
 /// Refused by the procedure `add`.
 const REFUSED: i64 = 13;
-/// Makes it panic.
+/// Makes the procedure panic.
 const PANICS: i64 = 14;
 
 fn builder() -> (Builder, ProcedureId) {
@@ -77,7 +77,7 @@ fn all_that_is_posted_is_run_once() {
         let (builder, add) = builder();
         let builder = builder.protocol(protocol).concurrency(concurrency).post_threads(3);
         let db = builder.open(dir.path()).unwrap();
-        // All write one row: they conflict.
+        // All calls write one row: the calls conflict.
         let calls: Vec<PostedCall<i64>> =
             (0..300).map(|_| db.post(add, &(1i64, 1i64)).unwrap()).collect();
         let mut seen: Vec<i64> = calls.into_iter().map(|call| call.wait().unwrap()).collect();
@@ -96,7 +96,7 @@ fn all_that_is_posted_is_run_once() {
     }
 }
 
-/// One more than may be open is refused. When one has ended there is room again.
+/// A call beyond the maximum of open calls is refused. When a call has ended there is room again.
 #[test]
 fn the_queue_has_a_bound() {
     let dir = directory();
@@ -135,7 +135,7 @@ fn none_is_run_inside_a_transaction() {
     }
 }
 
-/// A database that is closed inside one of its transactions still runs what is open.
+/// A database closed inside one of its transactions still runs its open calls.
 #[test]
 fn closing_inside_a_transaction_loses_no_call() {
     let dir = directory();
@@ -160,13 +160,13 @@ fn aborts_and_panics_are_outcomes() {
     assert!(catch_unwind(AssertUnwindSafe(|| panics.wait())).is_err());
     let wrong = db.post::<_, i64>(add, &7u8).unwrap().wait();
     assert!(matches!(wrong, Err(Error::Aborted(Abort::BadArguments))), "{wrong:?}");
-    // The thread goes on, and nothing of these is left.
+    // The thread goes on, and nothing of the failed calls is left.
     assert_eq!(db.post::<_, i64>(add, &(1i64, 1i64)).unwrap().wait().unwrap(), 1);
     let (_, foreign) = self::builder();
     assert!(matches!(db.post::<_, i64>(foreign, &(1i64, 1i64)), Err(Error::Misuse(_))));
 }
 
-/// What is posted is run before the database is closed, waited for or not, with threads or without.
+/// Posted calls are run before the database is closed, waited for or not, with threads or without.
 #[test]
 fn closing_runs_what_is_open() {
     for threads in [0, 2] {
@@ -212,7 +212,7 @@ fn a_waker_may_drop_the_database() {
     assert_eq!(result.unwrap(), 1);
 }
 
-/// Once the log has failed calls are not run, and what was not durable is unknown.
+/// Once the log has failed calls are not run, and the outcome of calls not yet durable is unknown.
 #[test]
 fn a_failed_log_is_told() {
     let dir = directory();

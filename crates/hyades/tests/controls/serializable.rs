@@ -1,6 +1,6 @@
-//! Histories of several threads that check invariants which only serializability preserves: write
-//! skew over ranges and missing keys, races of inserts, descending scans with limits. Each history
-//! is replayed.
+//! Histories of several threads that check invariants preserved only by serializability: write skew
+//! over ranges and missing keys, races of inserts, descending scans with limits. Each history is
+//! replayed.
 
 use crate::common::directory;
 use hyades::{
@@ -13,7 +13,7 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Abort code of a transaction that read a state which no serial order has.
+/// Abort code of a transaction that read a state of no serial order.
 const BROKEN: i64 = -1;
 const DUTY: Table = Table::nth(0);
 const BOOKINGS: Table = Table::nth(1);
@@ -56,7 +56,7 @@ fn book(tx: &Transaction<'_>, draw: Draw) -> Result<i64, Abort> {
             let Value::I64(id) = row.value(0) else { return Err(Abort::User(BROKEN)) };
             tx.delete(BOOKINGS, id)?;
         }
-        // The booking moves to another room if that is free.
+        // The booking moves to another room if the room is free.
         [row] => {
             let Value::I64(id) = row.value(0) else { return Err(Abort::User(BROKEN)) };
             let other = [Value::I64((room + 1) % 4)];

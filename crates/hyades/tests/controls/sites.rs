@@ -1,6 +1,6 @@
-//! Promise: with sites, calls are run by the threads that own their partitions, and by no other;
-//! the result is what it is without them, no circle of sites waits, and what is queued is run
-//! before the database is closed.
+//! Promise: with sites, calls are run only by the threads that own their partitions; the result is
+//! the same as without sites, no circle of sites waits, and queued calls are run before the
+//! database is closed.
 
 use crate::common::partitions::{self, COUNT, PRICE, PRICES, SHOPS, STOCK, count, set};
 use crate::common::{directory, held::HeldDevice};
@@ -18,7 +18,7 @@ use std::time::Duration;
 const ITEM: i64 = 1;
 const REFUSED: i64 = 7;
 
-/// Which threads have run calls of which shops.
+/// The threads that have run calls, by the shops of the calls.
 type Seen = Arc<Mutex<BTreeMap<Vec<i64>, BTreeSet<String>>>>;
 
 #[derive(Clone, Copy)]
@@ -65,7 +65,7 @@ fn builder(protocol: Protocol, seen: &Seen) -> (Builder, SiteCalls) {
         Ok(())
     });
     builder.on(carry, |[a, b, c]: [i64; 3]| Partitions::of(a).with(b).with(c));
-    // It states nothing, so all sites stop for it.
+    // The procedure states nothing, so all sites stop for the call.
     let raise = builder.procedure("raise", 1, |tx: &Transaction<'_>, n: i64| {
         let price = tx.get(PRICES, ITEM)?.map_or(0, |row| row.get(PRICE)) + n;
         tx.update(PRICES, ITEM, &[PRICE.set(price)])?;
@@ -100,7 +100,7 @@ fn fill(db: &Database, calls: SiteCalls) {
     db.session().unwrap().call(calls.fill, &()).unwrap().0.unwrap();
 }
 
-/// What is done is the same in any order.
+/// The result is the same in any order.
 fn some_calls(db: &Database, calls: SiteCalls, thread: u64) {
     let (mut session, mut rng) = (db.session().unwrap(), fastrand::Rng::with_seed(thread));
     let mut posted: Vec<PostedCall<()>> = Vec::new();
@@ -140,7 +140,7 @@ fn run_all(db: &Database, calls: SiteCalls) {
     });
 }
 
-/// Fails if it takes far too long: then something waits for ever.
+/// Fails after far too long a time: then something waits for ever.
 fn in_time(what: impl FnOnce() + Send + 'static) {
     let (tell, told) = mpsc::channel();
     let running = std::thread::spawn(move || {
@@ -196,7 +196,7 @@ fn results_are_those_of_turns_and_are_recovered() {
     }
 }
 
-/// A call of one site runs there; one of several on the first of these.
+/// A call of one site runs there; a call of several sites on the first of the sites.
 #[test]
 fn sites_alone_run_the_calls_of_their_partitions() {
     for protocol in [Protocol::Taurus, Protocol::Arrival] {
@@ -318,7 +318,7 @@ fn a_panic_in_a_call_of_several_sites_stops_none() {
     }
 }
 
-/// A log that fails ends what is queued with an error, and closing ends.
+/// A failed log ends queued calls with an error, and closing ends.
 #[test]
 fn a_log_that_fails_leaves_no_call_waiting() {
     in_time(|| {
@@ -340,7 +340,7 @@ fn a_log_that_fails_leaves_no_call_waiting() {
 }
 
 /// A call inside of a transaction of another database must not wait for a site that may wait for
-/// this one; and a session of its own is refused as without sites.
+/// this call; and a session of its own is refused as without sites.
 #[test]
 fn calls_inside_of_transactions_are_not_handed_over() {
     let (dir, seen) = (directory(), Seen::default());
@@ -362,7 +362,7 @@ fn calls_inside_of_transactions_are_not_handed_over() {
     assert!(matches!(refused, Err(Error::Misuse(_))), "{refused:?}");
 }
 
-/// The outcome is there before it is durable, and its ticket says when it is.
+/// The outcome is there before it is durable, and its ticket says when the outcome is durable.
 #[test]
 fn an_outcome_comes_before_it_is_durable() {
     for (protocol, sites) in [(Protocol::Arrival, None), (Protocol::Arrival, Some(2))] {

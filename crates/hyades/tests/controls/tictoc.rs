@@ -1,5 +1,5 @@
-//! Promise: under TicToc a transaction whose reads were overwritten commits late where that is
-//! serializable, and fails where it is not. Each test runs one interleaving.
+//! Promise: under TicToc a transaction whose reads were overwritten commits late where a late
+//! commit is serializable, and fails where not. Each test runs one interleaving.
 
 use crate::common::late::{self, A, B, COUNT, ITEMS, Item, Opened, beside, count, open};
 use hyades::{Protocol, Transaction};
@@ -18,7 +18,7 @@ fn a_transaction_commits_although_what_it_read_was_overwritten() {
     }
 }
 
-/// The same with a version that is not known to be valid later: the transaction runs again.
+/// A version is not known to be valid later: the transaction runs again.
 #[test]
 fn without_a_common_time_it_runs_again() {
     let Opened { db, dir: _dir } = open(Protocol::None);
@@ -26,9 +26,9 @@ fn without_a_common_time_it_runs_again() {
     assert_eq!((seen, attempts), (7, 2));
 }
 
-/// C7: replayed as a command it would read what was written meanwhile. A log of one stream is in
-/// the order of commits, which is not that of timestamps; lists name writers and not readers, so
-/// replay takes what an anchor covers for older than all that follows it.
+/// C7: replayed as a command the procedure would read the later write. A log of one stream is in
+/// the order of commits, not of timestamps; lists name writers and not readers, so replay takes all
+/// records covered by an anchor for older than all later records.
 #[test]
 fn a_late_procedure_is_logged_as_data() {
     for protocol in [Protocol::Serial, Protocol::Taurus, Protocol::Taurus2016] {
@@ -41,7 +41,7 @@ fn it_does_not_precede_what_a_snapshot_holds() {
     assert!(late::a_snapshot_is_a_prefix());
 }
 
-/// The same, if what makes the transaction a later one is the absence of an index entry.
+/// The transaction is a later transaction because of the absence of an index entry.
 #[test]
 fn neither_if_it_has_only_seen_that_something_is_gone() {
     assert!(late::what_is_gone_is_gone_after_the_snapshot());
@@ -76,13 +76,13 @@ fn the_order_of_a_session_is_kept() {
         if one_session {
             assert_eq!((seen, attempts), ((7, 7), 2));
         } else {
-            // Within an epoch the order of two sessions is not that of real time.
+            // Within an epoch the order of two sessions is not the order of real time.
             assert_eq!((seen, attempts), ((0, 7), 1));
         }
     }
 }
 
-/// The other rows are there: what the tests above set up is what they say.
+/// The other rows are there: the tests above set up the stated rows.
 #[test]
 fn rows_are_filled() {
     let Opened { db, dir: _dir } = open(Protocol::None);

@@ -1,5 +1,5 @@
 //! Promise: under timestamp order a transaction reads and commits as of its beginning, and fails
-//! where a later one has seen that it had not written yet. Each test runs one interleaving.
+//! where a later transaction has read a row before its write. Each test runs one interleaving.
 
 use crate::common::late::a_late_procedure_is_data;
 use crate::common::ordering as order;
@@ -33,8 +33,8 @@ fn sums_and_rules_hold_beside_writers() {
     assert!(order::sums_stay_right(open(), Duration::from_secs(3)));
 }
 
-/// What a transaction has read is overwritten before it commits: it commits all the same, before
-/// the one that has overwritten it.
+/// A row read by a transaction is overwritten before the transaction commits: the transaction
+/// commits all the same, before the overwriting transaction.
 #[test]
 fn it_commits_although_what_it_read_was_overwritten() {
     for protocol in PROTOCOLS {
@@ -45,7 +45,7 @@ fn it_commits_although_what_it_read_was_overwritten() {
     }
 }
 
-/// What it writes was written later.
+/// The row to write was written later.
 #[test]
 fn it_does_not_overwrite_a_later_version() {
     let Opened { db, dir: _dir } = open();
@@ -74,13 +74,13 @@ fn what_was_ended_does_not_commit() {
     assert!(order::what_was_ended_runs_again());
 }
 
-/// C5: replayed as a command on one version it would read what was written meanwhile.
+/// C5: replayed as a command on one version the procedure would read the later write.
 #[test]
 fn a_late_procedure_is_logged_as_data_in_a_serial_log() {
     assert!(a_late_procedure_is_data(|| ordered(Protocol::Serial)));
 }
 
-/// With vectors its command is replayed on the versions that it has read.
+/// With vectors the command is replayed on the versions that the procedure has read.
 #[test]
 fn a_late_procedure_is_replayed_on_the_versions_that_it_has_read() {
     let declare = || ordered(Protocol::Taurus).streams(2);

@@ -57,7 +57,7 @@ fn open_on(dir: &Path, form: Form, device: Option<Arc<dyn Device>>) -> Database 
     builder.open(dir).unwrap()
 }
 
-/// Inserts twenty rows and deletes half of them. The texts of some do not fit a frame.
+/// Inserts twenty rows and deletes half of the rows. The texts of some do not fit a frame.
 fn populate(db: &Database) {
     for id in 0..20i32 {
         let text = vec![id as u8 + 1; if id % 5 == 0 { 9_000 } else { 30 }];
@@ -90,7 +90,7 @@ fn change(db: &Database) {
     .unwrap();
 }
 
-/// The newest segment with content, and its last byte that is not padding. That byte belongs to the
+/// The newest segment with content, and its last byte before the padding. The byte belongs to the
 /// last frame.
 fn last_byte(dir: &Path) -> (std::path::PathBuf, usize) {
     let segments = files(dir).into_iter().filter(|path| path.to_string_lossy().contains("stream"));
@@ -141,7 +141,7 @@ fn a_transaction_without_its_last_frame_is_undone_again_and_again() {
         assert_eq!(db.digest(), before, "{form:?}");
         change(&db);
         assert_ne!(db.digest(), before);
-        // A crash, because a clean shutdown would record where the log ends.
+        // A crash, because a clean shutdown would record the end of the log.
         device.cut();
         drop(db);
         tear(dir.path());
@@ -193,7 +193,7 @@ fn what_it_cannot_recover_is_refused_with_what_it_can() {
     assert!(why.contains("set streams to 1"), "{why}");
 }
 
-/// An experiment's log says that it cannot be recovered, and costs what it says.
+/// An experiment's log states that recovery is impossible, and has the stated size.
 #[test]
 fn a_log_with_cut_changes_is_refused() {
     let dir = crate::common::directory();
@@ -258,6 +258,6 @@ fn a_vote_takes_no_more_bytes_than_in_the_paper() {
     }
     db.log().unwrap().flush().unwrap();
     let bytes = db.stats().log_bytes as f64 / VOTES as f64;
-    // Two rows and a record: three frames of 6 bytes, a row of 14 bytes and one of 12.
+    // Two rows and a record: three frames of 6 bytes, a row of 14 bytes and a row of 12.
     assert!((60.0..=79.0).contains(&bytes), "{bytes} bytes for each vote");
 }

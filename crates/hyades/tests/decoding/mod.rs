@@ -1,6 +1,6 @@
 //! Runs the decoders of everything on disk on arbitrary bytes: one function for each kind of input,
-//! none of which may panic. `cargo fuzz` calls them with generated inputs, `decoders.rs` with kept
-//! ones and with random changes of valid ones.
+//! none of which may panic. `cargo fuzz` calls the functions with generated inputs, `decoders.rs`
+//! with kept inputs and with random changes of valid inputs.
 #![allow(dead_code, missing_docs, reason = "each user takes its part")]
 
 use hyades::inspect::Inspector;
@@ -101,7 +101,7 @@ fn options(dir: &Path) -> LogOptions {
 
 type Payloads = Vec<(FrameKind, Vec<u8>)>;
 
-/// The manifest of a database that has run some transactions, and the payloads of its frames.
+/// The manifest of a database after some transactions, and the payloads of its frames.
 fn sample() -> &'static (Manifest, Payloads) {
     static SAMPLE: OnceLock<(Manifest, Payloads)> = OnceLock::new();
     SAMPLE.get_or_init(|| {
@@ -174,7 +174,8 @@ pub fn stream(input: &[u8]) {
     }
 }
 
-/// Creates a log whose newest incarnation has no recorded end. Returns it with its first segment.
+/// Creates a log whose newest incarnation has no recorded end. Returns the log with its first
+/// segment.
 fn small_log() -> (tempfile::TempDir, Manifest, PathBuf) {
     let dir = memory();
     let recovering = open(options(dir.path())).unwrap();
@@ -257,7 +258,8 @@ fn write(dir: &Path, input: &[u8], settings: IncarnationSettings) {
     log.close().unwrap();
 }
 
-/// Settings of the incarnation, from the first byte of an input. They determine the record format.
+/// Settings of the incarnation, from the first byte of an input. The settings determine the record
+/// format.
 fn settings(how: u8) -> IncarnationSettings {
     let vectors = match how & 5 {
         0 => "yes",
@@ -295,7 +297,7 @@ pub fn record(input: &[u8]) {
 }
 
 /// Opens a database on a valid log with the input's frames. Every problem must be an error, also a
-/// procedure that runs differently than it did.
+/// procedure that runs differently than before.
 pub fn replay(input: &[u8]) {
     let Some((how, input)) = input.split_first() else { return };
     let dir = memory();
@@ -347,7 +349,7 @@ fn catalogue_seeds() -> Vec<Vec<u8>> {
 }
 
 fn row_seeds() -> Vec<Vec<u8>> {
-    // Whole rows as in data records, after one byte of a delta that changes nothing.
+    // Whole rows as in data records, after one byte of a delta without a change.
     let mut seeds = vec![vec![1, 12, 0, 7, 0, 0, 0, 4, 0, 0, 0, 1, 2, 3, 4, 1, 2, 1, 9]];
     for (_, payload) in &sample().1 {
         seeds.extend([0, 1, 2].map(|which| [&[which], &payload[5.min(payload.len())..]].concat()));

@@ -21,7 +21,7 @@ const LONG_FUNCTIONS: &[(&str, &str)] = &[
     ("research/report/src/table/taurus_2020_more.rs", "accesses"),
 ];
 
-/// Every Rust source but these, which have to name what they forbid.
+/// Every Rust source except these tests, which have to name the forbidden text.
 fn sources() -> Vec<Source> {
     let mut out = Vec::new();
     for house in HOUSES {
@@ -32,7 +32,7 @@ fn sources() -> Vec<Source> {
     out
 }
 
-/// The code of a line: what stands before a comment. A `//` in a string cuts it too early, which
+/// The code of a line: the text before a comment. A `//` in a string cuts the code too early, which
 /// only makes these tests milder there.
 fn code(line: &str) -> &str {
     line.split("//").next().unwrap_or("")
@@ -70,7 +70,7 @@ fn type_defined(line: &str) -> Option<&str> {
 }
 
 /// Tests may have a `Row` of their own. Each module of the models is a model, with the same parts
-/// as all others.
+/// as all other models.
 #[test]
 fn a_type_name_has_one_meaning_in_a_crate() {
     let mut places: BTreeMap<(&str, &str), Vec<String>> = BTreeMap::new();
@@ -121,7 +121,7 @@ fn no_line_is_too_long() {
     expect_none(found, "lines longer than 100 columns");
 }
 
-/// The name of the function that begins in this line, if one does.
+/// The name of the function that begins in a line, if a function does.
 fn function_begun(line: &str) -> Option<&str> {
     let code = code(line).trim_start();
     let begins = ["fn ", "pub", "const fn", "unsafe fn", "async fn", "extern"];
@@ -133,7 +133,7 @@ fn function_begun(line: &str) -> Option<&str> {
 }
 
 /// Name, first line and number of lines of each function. The sources are formatted: a function
-/// ends at the first brace that is indented as its first line is.
+/// ends at the first brace indented like its first line.
 fn functions(text: &str) -> Vec<(&str, usize, usize)> {
     let lines: Vec<&str> = text.lines().collect();
     let indentation = |line: &str| line.len() - line.trim_start().len();

@@ -1,10 +1,10 @@
-//! Where `unsafe` may stand, and what has to stand above it.
+//! The places where `unsafe` may stand, and the argument required above it.
 
 use super::{code, expect_none, offences, root, sources, words};
 use std::fs;
 
-/// The only files that may hold `unsafe`. Before a new one is added: can it be done without, or in
-/// one of these?
+/// The only files that may hold `unsafe`. Before a new file is added: can the code do without, or
+/// move to a file of this list?
 const UNSAFE_FILES: &[&str] = &[
     "research/lab/src/bench/stores/lmdb.rs",
     "crates/cli/src/memory.rs",
@@ -50,7 +50,7 @@ fn unsafe_stands_only_in_named_files() {
     let is_unsafe = |code: &str| words(code).any(|word| word == "unsafe");
     let bad = |path: &str, code: &str| is_unsafe(code) && !UNSAFE_FILES.contains(&path);
     expect_none(offences(&sources, bad), "unsafe outside the files that may hold it");
-    // A file that no longer needs it leaves the list.
+    // A file without `unsafe` leaves the list.
     for file in UNSAFE_FILES {
         let source = sources.iter().find(|source| source.path == *file);
         assert!(
@@ -61,8 +61,8 @@ fn unsafe_stands_only_in_named_files() {
 }
 
 /// Clippy looks at every unsafe block and impl (`undocumented_unsafe_blocks`), in all crates and
-/// nowhere silenced; here, that it is asked to, that the argument stands just above, and that every
-/// unsafe function states its contract, also those that are not public.
+/// nowhere silenced; this test checks the lint settings, the argument just above, and the contract
+/// of every unsafe function, also of private functions.
 #[test]
 fn every_unsafe_block_has_its_argument() {
     let workspace = fs::read_to_string(root().join("Cargo.toml")).unwrap();

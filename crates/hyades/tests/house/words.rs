@@ -1,4 +1,4 @@
-//! Words that comments, pages and names do without.
+//! Words not used in comments, pages and names.
 
 use super::{Source, collect, expect_none, offences, root, sources};
 
@@ -46,7 +46,7 @@ const BANNED_IN_PAGES: &[&str] = &[
 ];
 
 /// Whether a variable, a parameter or a field is named `of`. In code the word is else the name of a
-/// function, or of what follows two colons.
+/// function, or of the part after two colons.
 fn names_a_variable_of(code: &str) -> bool {
     let strings_out: String = code.split('"').step_by(2).collect();
     let starts = ["let of", "let mut of", "|of", "(of", ", of", "&of", "*of", "{ of", "for of"];
@@ -88,7 +88,7 @@ fn comment(line: &str) -> &str {
     found.map_or("", |at| &line[at..])
 }
 
-/// The first of these words, or pairs of words, that the text has.
+/// The first of these words, or pairs of words, in the text.
 fn banned_in<'b>(text: &str, banned: &[&'b str]) -> Option<&'b str> {
     let text = text.to_lowercase();
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
@@ -115,7 +115,7 @@ fn comments_and_pages_use_plain_words() {
     let mut pages = Vec::new();
     collect(&root(), &[".md"], &mut pages);
     assert!(pages.len() > 8, "the pages were found");
-    // The glossary names the words that are not used.
+    // The glossary names the unused words.
     for page in pages.iter().filter(|page| page.path != "docs/glossary.md") {
         look(page, BANNED_IN_PAGES, |line| line);
     }

@@ -6,12 +6,12 @@ pub type Token<'t> = (usize, &'t str);
 /// Names of modules, from the crate's root down.
 pub type Path = Vec<String>;
 
-/// A path that is imported.
+/// An imported path.
 #[derive(Debug, PartialEq)]
 pub struct Import {
     pub line: usize,
     pub path: Path,
-    /// The name under which the file exports the path again, if it does.
+    /// The name under which the file exports the path again, if any.
     pub exported: Option<String>,
 }
 
@@ -37,7 +37,7 @@ pub fn tokens(text: &str) -> Vec<Token<'_>> {
     out
 }
 
-/// The length of the comment or the literal that `text` begins with, or 0.
+/// The length of the comment or the literal at the start of `text`, or 0.
 fn literal_or_comment(text: &str) -> usize {
     let until = |from: usize, end: &str| {
         text[from..].find(end).map_or(text.len(), |at| from + at + end.len())
@@ -73,7 +73,7 @@ fn literal_or_comment(text: &str) -> usize {
     }
 }
 
-/// Where the item that begins at `at` ends, with its attributes.
+/// The end of the item that begins at `at`, with its attributes.
 fn item_end(tokens: &[Token<'_>], at: usize) -> usize {
     let mut depth = 0;
     for (i, (_, token)) in tokens.iter().enumerate().skip(at) {
@@ -92,7 +92,7 @@ fn item_end(tokens: &[Token<'_>], at: usize) -> usize {
     tokens.len()
 }
 
-/// Takes out what is compiled only for tests. Returns those of it that are modules in other files.
+/// Takes out the code compiled only for tests. Returns its modules in other files.
 pub fn take_tests_out<'t>(tokens: &mut Vec<Token<'t>>) -> Vec<&'t str> {
     let (mut modules, mut at) = (Vec::new(), 0);
     while at < tokens.len() {
@@ -116,11 +116,11 @@ pub fn take_tests_out<'t>(tokens: &mut Vec<Token<'t>>) -> Vec<&'t str> {
     modules
 }
 
-/// The imports of a file; `children` are the modules below it that are files.
+/// The imports of a file; `children` are the modules below the file with files of their own.
 pub fn imports(module: &[String], children: &[&str], tokens: &[Token<'_>]) -> Vec<Import> {
     let word = |i: usize| tokens.get(i).map_or("", |t| t.1);
     let mut out = Vec::new();
-    // Modules that stand in the file itself, with the depth of their braces.
+    // Modules in the file itself, with the depth of their braces.
     let (mut inner, mut depth) = (Vec::<(&str, usize)>::new(), 0);
     for at in 0..tokens.len() {
         let before = |n: usize| at.checked_sub(n).map_or("", word);
@@ -151,8 +151,8 @@ pub fn imports(module: &[String], children: &[&str], tokens: &[Token<'_>]) -> Ve
     out
 }
 
-/// Adds the path at `at`, or each path of a tree in braces; `prefix` is where it begins. Returns
-/// where it ends.
+/// Adds the path at `at`, or each path of a tree in braces; `prefix` is the start of each path.
+/// Returns the end of the path or tree.
 fn add_tree(
     tokens: &[Token<'_>],
     mut at: usize,

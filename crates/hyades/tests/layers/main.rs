@@ -1,7 +1,7 @@
 //! The rooms of each crate: imports go down, and few files import each other in circles.
 //!
 //! An import is a `use`, or a path spelled out in code, that begins with `crate`, `self`, `super`
-//! or a module below the file. A name that a module exports again leads to the module that has it.
+//! or a module below the file. A name that a module exports again leads to the module of the name.
 //! Tests and comments, with their links, do not count.
 #![allow(missing_docs)]
 
@@ -23,13 +23,13 @@ struct File {
 /// The files of a crate by module; the crate's root has the empty path.
 type Files = BTreeMap<Path, File>;
 
-/// A name that was exported is looked for through at most this many modules.
+/// An exported name is looked for through at most this many modules.
 const EXPORTS_FOLLOWED: usize = 8;
 
-/// Files that stand in for modules which a feature leaves out.
+/// Files that stand in for modules left out by a feature.
 const SUBSTITUTES: &[&str] = &["tls_off"];
 
-/// The module that a file is.
+/// The module of a file.
 fn module_of(path: &str) -> Path {
     let (_, path) = path.split_once("/src/").expect("a file of a crate");
     let path = path.strip_suffix(".rs").expect("a source file");
@@ -40,7 +40,7 @@ fn module_of(path: &str) -> Path {
     path.split('/').map(str::to_string).collect()
 }
 
-/// The files of a crate but those that are only tests.
+/// The files of a crate without files of tests only.
 fn files(name: &str) -> Files {
     let mut sources = Vec::new();
     let mut houses = HOUSES.iter().map(|house| root().join(house).join(name));
@@ -58,7 +58,7 @@ fn files(name: &str) -> Files {
         let imports = imports(module, &children, &tokens);
         files.insert(module.clone(), File { source, imports });
     }
-    // Some modules of tests name their files, which end so.
+    // Some modules of tests name their files, with this ending.
     let is_test = |module: &Path| module.last().is_some_and(|name| name.ends_with("tests"));
     files
         .retain(|module, _| !is_test(module) && !tests.iter().any(|test| module.starts_with(test)));
@@ -66,8 +66,8 @@ fn files(name: &str) -> Files {
     files
 }
 
-/// The module that a path leads to: the longest that the path begins with, or the one from which
-/// that exports the name.
+/// The module to which a path leads: the longest prefix of the path, or the module from which that
+/// module exports the name.
 fn target<'f>(files: &'f Files, path: &[String]) -> &'f Path {
     let mut path = path.to_vec();
     let module = |path: &[String]| {
@@ -86,7 +86,8 @@ fn target<'f>(files: &'f Files, path: &[String]) -> &'f Path {
     module(&path)
 }
 
-/// All modules that a module's imports lead to, and theirs; itself only if they lead back.
+/// All modules reached, directly or not, through the imports of a module; the module itself only if
+/// imports lead back.
 fn reachable<'f>(files: &'f Files, from: &'f Path) -> Vec<&'f Path> {
     let (mut reached, mut open) = (Vec::new(), vec![from]);
     while let Some(module) = open.pop() {
@@ -132,7 +133,7 @@ fn imports_go_down() {
     let mut found = Vec::new();
     for CrateRooms { name, layers, .. } in CRATES {
         let layer = |module: &[String]| match module {
-            // The root, which exports what is public, stands above all, and so do substitutes.
+            // The root, which exports the public names, stands above all, and so do substitutes.
             [] => Some(layers.len()),
             [top, ..] if SUBSTITUTES.contains(&&top[..]) => Some(layers.len()),
             [top, ..] => layers.iter().position(|layer| layer.contains(&&top[..])),

@@ -7,8 +7,8 @@ pub struct CrateRooms {
     /// The modules of the crate's root from the bottom up. A file imports from the layers below its
     /// own, and from its own layer. A new module takes its place here.
     pub layers: &'static [&'static [&'static str]],
-    /// Files that import each other in a circle can only be understood together: at most this many
-    /// may.
+    /// Files that import each other in a circle can only be understood together: the largest number
+    /// of files in a circle.
     pub largest_circle: usize,
 }
 

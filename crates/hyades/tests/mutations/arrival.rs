@@ -1,5 +1,5 @@
-//! Mutation tests: rules of logging on arrival, each broken on purpose, are noticed by what
-//! `arrival.rs` tests.
+//! Mutation tests: rules of logging on arrival, each broken on purpose, are noticed by the tests of
+//! `arrival.rs`.
 
 use crate::common::arriving::{self, Drift};
 use crate::common::broken::{self, BrokenRule};
@@ -22,7 +22,7 @@ fn each_broken_rule_of_calls_is_noticed() {
     for (rule, holds) in &rules {
         assert!(holds(), "{rule:?} is kept");
     }
-    // What an assertion notices is noticed.
+    // A failed assertion counts as noticed.
     let caught = rules.map(|(rule, holds)| (rule, move || catch_unwind(holds).unwrap_or(false)));
     let broken = caught.each_ref().map(|(rule, holds)| (*rule, holds as &dyn Fn() -> bool));
     let broken: [BrokenRule<'_>; 6] = broken;

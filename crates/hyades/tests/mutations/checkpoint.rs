@@ -1,4 +1,4 @@
-//! Breaks rules of checkpoints on purpose. The tests that guard them must fail.
+//! Breaks rules of checkpoints on purpose. The tests that guard the rules must fail.
 
 use crate::common::broken;
 use crate::common::checkpointing::*;
@@ -13,11 +13,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A test that takes a combination and a seed, and panics if it finds a violation.
+/// A test that takes a combination and a seed, and panics at a violation.
 type Guard = fn(Combination, u64);
 
-/// Runs the guard with the rule broken, over these combinations, until it fails. Where no other
-/// test runs this guard, `sound` asks that it passes with the rule in force.
+/// Runs the guard with the rule broken, over the given combinations, until the guard fails. Where
+/// no other test runs the guard, `sound` asks that the guard passes with the rule in force.
 fn is_caught(among: &[Combination], rule: Mutation, rounds: u64, sound: bool, guard: Guard) {
     mutation::set(None);
     for (seed, &c) in among.iter().enumerate().filter(|_| sound) {
@@ -89,7 +89,7 @@ fn large_rows_in_a_checkpoint(dir: &std::path::Path, c: Combination) -> u64 {
     opened.db.digest()
 }
 
-/// Promise: rows that are larger than a block survive.
+/// Promise: rows larger than a block survive.
 fn large_rows(c: Combination, _: u64) {
     let dir = directory();
     let digest = large_rows_in_a_checkpoint(dir.path(), c);
@@ -116,7 +116,7 @@ fn few() -> Vec<Combination> {
     combinations().into_iter().step_by(5).collect()
 }
 
-/// Promise: a checkpoint that is taken while transactions run, and the log, hold them all.
+/// Promise: a checkpoint taken while transactions run, and the log, hold all transactions.
 fn a_checkpoint_amid_transactions(c: Combination, seed: u64) {
     let dir = directory();
     let checkpoints = fast();

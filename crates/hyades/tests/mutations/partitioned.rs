@@ -1,5 +1,5 @@
-//! Mutation tests: rules of partitioned execution, each broken on purpose, are noticed by what
-//! `partitioned.rs` tests.
+//! Mutation tests: rules of partitioned execution, each broken on purpose, are noticed by the tests
+//! of `partitioned.rs`.
 
 use crate::common::broken::{self, BrokenRule};
 use crate::common::partitions::{all_get_their_turns, commands_replay_in_their_order};
@@ -8,7 +8,7 @@ use hyades::Protocol;
 use hyades_platform::mutation::Mutation;
 use std::time::Duration;
 
-/// How long transactions may take to get their turns before they count as stuck.
+/// The longest time to get turns before transactions count as stuck.
 const BOUND: Duration = Duration::from_secs(10);
 
 #[test]
@@ -21,7 +21,7 @@ fn each_broken_rule_of_partitions_is_noticed() {
         (Mutation::HandOnBeforeFrames, &|| pieces_survive_power_cuts(false, 40)),
         (Mutation::StampHomeOnly, &commands_replay_in_their_order),
         (Mutation::StampWrittenOnly, &commands_replay_in_their_order),
-        // Last: what waits in a circle stays there.
+        // Last: threads that wait in a circle stay there.
         (Mutation::OvertakeInQueues, &|| all_get_their_turns(BOUND)),
     ];
     // Nothing is noticed where no rule is broken: the bounds suffice.

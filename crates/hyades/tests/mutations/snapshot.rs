@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 const PAIR: (Protocol, Concurrency) = (Protocol::Taurus, Concurrency::Silo);
 
-/// Whether a snapshot opened beside transfers holds a part of one.
+/// Whether a snapshot opened beside transfers holds a part of a transfer.
 fn a_snapshot_holds_half_a_transfer(within: Duration) -> bool {
     let dir = directory();
     let db = open(dir.path(), PAIR, false);
@@ -28,7 +28,7 @@ fn a_snapshot_holds_half_a_transfer(within: Duration) -> bool {
     })
 }
 
-/// Whether a snapshot shows a change that was made after it was opened.
+/// Whether a snapshot shows a change made after its opening.
 fn a_snapshot_shows_a_later_change() -> bool {
     let dir = directory();
     let db = open(dir.path(), PAIR, true);
@@ -62,7 +62,7 @@ fn a_snapshot_misses_rows_of_a_group() -> bool {
     of_group.unwrap() != COUNT_OF_ROWS
 }
 
-/// Whether a snapshot misses rows that are deleted while it is read, or before.
+/// Whether a snapshot misses rows deleted during or before a read.
 fn a_snapshot_misses_deleted_rows(within: Duration) -> bool {
     const COUNT_OF_ROWS: i64 = 500;
     let dir = directory();

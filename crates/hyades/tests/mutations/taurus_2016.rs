@@ -11,8 +11,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 const X: i64 = 0;
 const Y: i64 = 1;
 
-/// T1 overwrites X in stream 0, and T2 does this in stream 1, which alone is durable. Whether what
-/// is acknowledged and recovered is what ought to be.
+/// T1 overwrites X in stream 0, and T2 does `ops` in stream 1, which alone is durable. Returns
+/// whether the acknowledged and recovered transactions are the expected ones.
 fn alone(concurrency: Concurrency, record: RecordKind, ops: &[Op]) -> bool {
     in_a_world(concurrency, record, |mut world| {
         world.run(0, Program { number: 1, ops: vec![Op::Put(X)] });
@@ -22,7 +22,7 @@ fn alone(concurrency: Concurrency, record: RecordKind, ops: &[Op]) -> bool {
     })
 }
 
-/// T1 overwrites X in stream 0, and T2 reads it in stream 1, when it is durable. Then T1 rots.
+/// T1 overwrites X in stream 0, and T2 reads X in stream 1, when T1 is durable. Then T1 rots.
 fn beside_rot() -> bool {
     in_a_world(Concurrency::Silo, RecordKind::Data, |mut world| {
         world.run(0, Program { number: 1, ops: vec![Op::Put(X)] });

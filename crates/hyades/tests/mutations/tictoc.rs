@@ -1,4 +1,5 @@
-//! Mutation tests: rules of TicToc, each broken on purpose, are noticed by what `tictoc.rs` tests.
+//! Mutation tests: rules of TicToc, each broken on purpose, are noticed by the tests of
+//! `tictoc.rs`.
 
 use crate::common::broken;
 use crate::common::late;

@@ -1,5 +1,5 @@
-//! Promise: a call that is logged on arrival, before it runs, ends at replay as it ended before,
-//! and is acknowledged only once that is certain.
+//! Promise: a call that is logged on arrival, before it runs, ends at replay as before, and is
+//! acknowledged only once the outcome is certain.
 
 use crate::common::arriving::{self, Drift, REFUSED, builder, open, with_protocol};
 use crate::common::partitions::{SHOPS, STOCK, count, set};
@@ -33,8 +33,8 @@ fn followers_wait_for_what_they_follow() {
     assert!(arriving::followers_wait_for_what_they_follow());
 }
 
-/// A session is kept on a stream whose syncs do not end. Its calls wait, and so does what follows
-/// them in their partition; calls of other partitions do not.
+/// A session is kept on a stream whose syncs do not end. Its calls wait, and so do later calls of
+/// their partition; calls of other partitions do not.
 #[test]
 fn calls_elsewhere_do_not_wait_for_a_slow_stream() {
     let dir = directory();
@@ -103,7 +103,7 @@ fn a_procedure_that_is_not_deterministic_is_named() {
     }
 }
 
-/// How many ways there are to wait, at this place, for calls that have not run, that are refused.
+/// The number of refused ways to wait, at this place, for calls that have not run.
 fn refusals(db: &Database) -> usize {
     let is_refused = |result: &Result<(), Error>| match result {
         Err(Error::Misuse(why)) => why.contains("inside a transaction of the same database"),
@@ -124,7 +124,7 @@ fn refusals(db: &Database) -> usize {
     tried.into_iter().filter(is_refused).count()
 }
 
-/// How rows would be logged does not matter where they are not: an outcome is the same.
+/// The settings of row records do not matter where no rows are logged: an outcome is the same.
 #[test]
 fn outcomes_do_not_depend_on_settings_of_rows() {
     let dir = directory();
@@ -179,8 +179,8 @@ fn what_was_told_survives_power_cuts() {
     }
 }
 
-/// An access outside of the stated partitions ends the call, whatever its body makes of it, at
-/// replay as well, with any number of partitions.
+/// An access outside of the stated partitions ends the call, whatever its body does with the abort,
+/// at replay as well, with any number of partitions.
 #[test]
 fn strays_end_with_an_abort() {
     for partitions in [1, 8, 64] {
@@ -226,8 +226,8 @@ fn panics_are_replayed() {
     assert_eq!(db.transact(|tx| Ok(count(tx, 3)?)).unwrap(), 501);
 }
 
-/// Time, random numbers and ids are the same at replay, and what a record does not state that is
-/// needed is stated by the next one.
+/// Time, random numbers and ids are the same at replay; a value that a record lacks and the call
+/// needs is stated by the next record.
 #[test]
 fn what_is_drawn_is_the_same_at_replay() {
     let dir = directory();
@@ -284,7 +284,7 @@ fn wrong_arguments_are_not_logged() {
     assert_eq!(db.recovery().records, 0);
 }
 
-/// One more than may be open is refused, and not logged.
+/// A call beyond the maximum of open calls is refused, and not logged.
 #[test]
 fn a_full_queue_logs_nothing() {
     let dir = directory();
@@ -292,7 +292,7 @@ fn a_full_queue_logs_nothing() {
     let db = builder.posted_calls(3).post_threads(0).open(dir.path()).unwrap();
     db.session().unwrap().call(calls.fill, &()).unwrap().0.unwrap();
     let post = |shop: i64| db.post::<_, i64>(calls.bump, &shop);
-    // They wait for each other; the last one for none.
+    // The calls of one shop wait for each other; the last call for none.
     let queued = [post(1).unwrap(), post(1).unwrap(), post(2).unwrap()];
     assert!(matches!(post(3), Err(Error::TooManyPosted(3))));
     while db.run_posted().unwrap() {}
@@ -303,8 +303,8 @@ fn a_full_queue_logs_nothing() {
     assert_eq!(db.recovery().records, 4);
 }
 
-/// Inside a transaction of the database no posted call is run, none is lost, and its seat is not
-/// given to another call.
+/// Inside a transaction of the database no posted call is run, none is lost, and no seat is given
+/// to another call.
 #[test]
 fn none_is_run_inside_a_transaction() {
     let dir = directory();
@@ -319,8 +319,8 @@ fn none_is_run_inside_a_transaction() {
     assert_eq!([first.wait().unwrap(), second.wait().unwrap()], [501, 2506]);
 }
 
-/// While a checkpoint waits for a queued call no thread waits for the checkpoint: here the one that
-/// is to run the call.
+/// While a checkpoint waits for a queued call no thread waits for the checkpoint: here the thread
+/// that is to run the call.
 #[test]
 fn a_checkpoint_that_waits_is_not_waited_for() {
     let dir = directory();
@@ -334,7 +334,7 @@ fn a_checkpoint_that_waits_is_not_waited_for() {
         std::thread::sleep(Duration::from_millis(50));
         assert!(!checkpoint.is_finished());
         let worker = scope.spawn(|| {
-            // Each overwrites what the checkpoint has to keep.
+            // Each call overwrites rows that the checkpoint has to keep.
             let mut session = db.session().unwrap();
             for _ in 0..3 {
                 session.call(calls.bump, &2i64).unwrap().0.unwrap();
@@ -355,7 +355,7 @@ fn a_checkpoint_that_waits_is_not_waited_for() {
     assert_eq!(queued.wait().unwrap(), 501);
 }
 
-/// A session's call waits for those that were posted before, and is run behind them.
+/// A session's call waits for calls posted before, and is run behind them.
 #[test]
 fn calls_queue_behind_posted_ones() {
     let dir = directory();
@@ -369,7 +369,7 @@ fn calls_queue_behind_posted_ones() {
             session.call(calls.bump, &1i64).unwrap().0.unwrap();
             session.result::<i64>().unwrap()
         });
-        // Others go on meanwhile.
+        // Calls of other partitions go on meanwhile.
         let mut session = db.session().unwrap();
         session.call(calls.bump, &2i64).unwrap().0.unwrap();
         std::thread::sleep(std::time::Duration::from_millis(20));
@@ -397,7 +397,7 @@ fn a_failed_log_is_told() {
     assert!(matches!(refused, Error::Poisoned(_)), "{refused:?}");
 }
 
-/// The protocol may change when the database is opened: the log is replayed as what it is.
+/// The protocol may change when the database is opened: the log is replayed by its own protocol.
 #[test]
 fn other_protocols_before_and_after() {
     let dir = directory();
@@ -421,7 +421,8 @@ fn other_protocols_before_and_after() {
     }
 }
 
-/// Strays are told by how tables are spread: that may change only once nothing is to be replayed.
+/// Strays are recognized by the spread of the tables: the spread may change only once nothing is to
+/// be replayed.
 #[test]
 fn partitions_change_behind_a_checkpoint() {
     let dir = directory();

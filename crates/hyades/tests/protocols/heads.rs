@@ -1,5 +1,5 @@
 //! Command records whose head does not fit a machine word: high procedure numbers, many versions in
-//! an epoch, long arguments. Promise: they are replayed correctly.
+//! an epoch, long arguments. Promise: the records are replayed correctly.
 
 use crate::common::directory;
 use hyades::{
@@ -13,7 +13,8 @@ const SUMS: Table = Table::nth(0);
 const SUM: Column<i64> = Column::at(1);
 const PROCEDURES: i64 = 150;
 const ROWS: i64 = 5;
-/// Enough for long sequence numbers, even if an epoch ends a few times: each end begins them again.
+/// Enough for long sequence numbers, even if an epoch ends a few times: each end restarts the
+/// numbers.
 const CALLS: usize = 6000;
 
 /// Procedures of which no two commute on any row.
@@ -47,8 +48,8 @@ fn varint(bytes: &mut &[u8]) -> u64 {
     number.iter().rev().fold(0, |value, byte| value << 7 | u64::from(byte & 0x7f))
 }
 
-/// Counts all records, those with a sequence number of two bytes, and those with a procedure number
-/// of two bytes.
+/// Counts all records, records with a sequence number of two bytes, and records with a procedure
+/// number of two bytes.
 fn long_heads(dir: &Path, streams: usize) -> [usize; 3] {
     let mut found = [0; 3];
     let options = hyades_wal::LogOptions::new(vec![dir.to_owned()], streams);
@@ -85,7 +86,7 @@ fn commands_with_long_heads_are_replayed() {
                     let mut last = None;
                     for _ in 0..CALLS / 2 {
                         let step = db.prepare(&format!("step {}", rng.i64(0..PROCEDURES))).unwrap();
-                        // Lengths around the longest that is copied directly into the buffer.
+                        // Lengths around the longest copied directly into the buffer.
                         let length =
                             if rng.bool() { rng.usize(0..20) } else { rng.usize(110..130) };
                         let arguments = (rng.i64(0..ROWS), "x".repeat(length));

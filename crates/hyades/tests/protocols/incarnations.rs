@@ -1,5 +1,5 @@
 //! Promise: a service that fails soon after each start, again and again, does not start more slowly
-//! each time, and what is said of its log's growth is what grew.
+//! each time, and the reported growth of its log is the real growth.
 
 use hyades::{Builder, Database, Schema, Table, Type};
 use std::path::Path;

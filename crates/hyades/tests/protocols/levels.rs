@@ -4,8 +4,8 @@
 use crate::common::by_hand::*;
 use hyades::{Abort, Protocol, Transaction};
 
-/// Whether a transaction in stream 1, which is durable, is acknowledged while stream 0 is not
-/// durable. Stream 0 holds a transaction that wrote x, and one that read x and wrote y.
+/// Whether a durable transaction in stream 1 is acknowledged while stream 0 is not durable. Stream
+/// 0 holds a transaction that wrote x, and a transaction that read x and wrote y.
 fn overtakes(protocol: Protocol, later: fn(&Transaction<'_>) -> Result<(), Abort>) -> bool {
     let [one, other] = BOTH.map(|concurrency| {
         let mut world = SteppedDb::new(protocol, concurrency, 2);
@@ -13,7 +13,7 @@ fn overtakes(protocol: Protocol, later: fn(&Transaction<'_>) -> Result<(), Abort
         world.db.log().unwrap().flush().unwrap();
         world.t2(0);
         let later = world.run(1, later);
-        // Several rounds: a watermark that is requested is stated at the next flush of its stream.
+        // Several rounds: a requested watermark is stated at the next flush of its stream.
         (0..5).any(|_| world.answered(later, &[1]))
     });
     assert_eq!(one, other, "it does not depend on the concurrency control");

@@ -1,4 +1,4 @@
-//! Promises of logging protocols, one module for each of them or for what several share.
+//! Promises of logging protocols, one module for each protocol or for a promise of several.
 #![allow(missing_docs)]
 
 #[path = "../common/mod.rs"]

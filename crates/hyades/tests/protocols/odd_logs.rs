@@ -1,5 +1,5 @@
-//! Logs whose directories and segments have had an unusual life: they open, are copied, and take
-//! checkpoints.
+//! Logs whose directories and segments have had an unusual life: the logs open, are copied, and
+//! take checkpoints.
 
 use crate::common::held::HeldDevice;
 use crate::common::{directory, files};
@@ -34,8 +34,8 @@ fn length(db: &Database, id: i64) -> Option<usize> {
     db.try_transact(row).unwrap().unwrap()
 }
 
-/// What a crash leaves in a short segment is copied to another short one, which is retired and used
-/// again, and is too short for the first frame that should go there.
+/// The data left by a crash in a short segment is copied to another short segment, which is retired
+/// and used again, and is too short for the first frame that should go there.
 #[test]
 fn a_log_with_segments_that_were_passed_over_is_copied() {
     let (dir, to) = (directory(), directory());
@@ -59,7 +59,7 @@ fn a_log_with_segments_that_were_passed_over_is_copied() {
     }
 }
 
-/// The second directory is emptied while the log does without it, and comes back.
+/// The second directory is emptied while the log does without it, and then used again.
 #[test]
 fn a_directory_that_was_emptied_is_a_new_one() {
     let (dir, second) = (directory(), directory());
@@ -81,8 +81,8 @@ fn a_directory_that_was_emptied_is_a_new_one() {
     db.checkpoint().unwrap();
 }
 
-/// The disk is full while the manifest is written: the old one counts, and the next checkpoint is
-/// taken when there is room again.
+/// The disk is full while the manifest is written: the old manifest counts, and the next checkpoint
+/// is taken when there is room again.
 #[test]
 fn a_manifest_that_was_not_written_leaves_checkpoints_possible() {
     let dir = directory();

@@ -1,5 +1,5 @@
-//! Poplar's orders of acknowledgements and numbers, and what a crash leaves: the scenarios (a) to
-//! (h) of figure 1 of its paper, step by step. C is the acknowledgement, L the number of a
+//! Poplar's orders of acknowledgements and numbers, and the state after a crash: the scenarios (a)
+//! to (h) of figure 1 of its paper, step by step. C is the acknowledgement, L the number of a
 //! transaction.
 
 use crate::common::by_hand::*;
@@ -15,7 +15,7 @@ fn numbers(dir: &Path) -> Vec<(u64, bool)> {
     for mut reader in hyades_wal::open(options).unwrap().readers() {
         while let Some(chunk) = reader.next_chunk().unwrap() {
             for frame in chunk.frames().filter(|f| f.kind == hyades_wal::FrameKind::Record) {
-                // Flags (only the one for the start of an epoch may be set), two varints, 8 bytes
+                // Flags (only the flag for the start of an epoch may be set), two varints, 8 bytes
                 // for the start of the epoch if flagged, the stamp.
                 let mut rest = &frame.payload[1..];
                 let varint = |rest: &mut &[u8]| {
@@ -66,8 +66,8 @@ fn scenario_a_the_reader_follows_its_writer() {
     }
 }
 
-/// RAW, C1 before C2, L2 below L1: harmless according to the paper. It cannot happen here: the
-/// reader's number is above its writer's even if the numbers of its stream are low.
+/// RAW, C1 before C2, L2 below L1: harmless according to the paper. Impossible here: the reader's
+/// number is above its writer's even if the numbers of its stream are low.
 #[test]
 fn scenario_b_the_reader_is_numbered_above_a_high_writer() {
     for concurrency in BOTH {
@@ -114,8 +114,8 @@ fn scenario_d_the_later_writer_wins() {
     }
 }
 
-/// WAW, L3 below L2: forbidden. It cannot happen, however high the numbers of the first writer's
-/// stream are.
+/// WAW, L3 below L2: forbidden. Impossible, however high the numbers of the first writer's stream
+/// are.
 #[test]
 fn scenario_e_the_later_writer_is_numbered_above_a_high_first() {
     for concurrency in BOTH {
@@ -130,7 +130,7 @@ fn scenario_e_the_later_writer_is_numbered_above_a_high_first() {
     }
 }
 
-/// WAW, C3 before C2, L2 below L3: a blind writer does not wait for the writer that it overwrites.
+/// WAW, C3 before C2, L2 below L3: a blind writer does not wait for the overwritten writer.
 #[test]
 fn scenario_f_a_blind_writer_is_answered_before_the_one_it_overwrites() {
     for concurrency in BOTH {
@@ -164,8 +164,7 @@ fn scenario_g_the_overwriter_follows_the_reader() {
     }
 }
 
-/// WAR, C4 before C2, L4 below L2: allowed, and it happens. Therefore numbers do not order
-/// commands.
+/// WAR, C4 before C2, L4 below L2: allowed, and possible. Therefore numbers do not order commands.
 #[test]
 fn scenario_h_the_overwriter_is_numbered_and_answered_before_the_reader() {
     for concurrency in BOTH {
@@ -189,8 +188,8 @@ fn scenario_h_the_overwriter_is_numbered_and_answered_before_the_reader() {
     }
 }
 
-/// Stream 2 states no watermark, so transactions that have read are dead. The blind writer after
-/// them is live with its whole row, and the update that follows it is dead again.
+/// Stream 2 states no watermark, so transactions that have read are dead. The later blind writer is
+/// live with its whole row, and the following update is dead again.
 #[test]
 fn a_blind_row_outlives_the_dead_writer_before_and_after_it() {
     for concurrency in BOTH {
@@ -215,7 +214,7 @@ fn the_reader_of_a_missing_row_waits_for_its_deletion() {
 }
 
 /// Only puts into tables without secondary indexes are blind. All other operations make a
-/// transaction wait for the common mark, and its record states that.
+/// transaction wait for the common mark, and its record states a read.
 #[test]
 fn everything_but_a_blind_put_counts_as_having_read() {
     type Body = fn(&Transaction<'_>) -> Result<(), Abort>;

@@ -25,11 +25,11 @@ const PARALLEL: [Protocol; 6] = [
 /// How the second transaction depends on the first.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Dependency {
-    /// It reads what the first wrote.
+    /// The second reads a row that the first wrote.
     ReadAfterWrite,
-    /// It overwrites what the first wrote.
+    /// The second overwrites a row that the first wrote.
     WriteAfterWrite,
-    /// It overwrites what the first read.
+    /// The second overwrites a row that the first read.
     WriteAfterRead,
     /// No dependency.
     None,
@@ -86,7 +86,7 @@ fn sessions(db: &Database) -> (Session, Session) {
     (first, db.session().unwrap())
 }
 
-/// Keys whose changes go to stream 0 and to the last stream, where that depends on the key.
+/// Keys whose changes go to stream 0 and to the last stream, where the stream depends on the key.
 fn keys(db: &Database, protocol: Protocol, session: &mut Session) -> ([i64; 2], i64) {
     if protocol != Protocol::Plover {
         return ([1, 2], 3);
@@ -121,12 +121,12 @@ fn set_up(protocol: Protocol) -> Stage {
 }
 
 /// Runs two transactions, the second dependent on the first as given, and makes only the stream of
-/// the second durable. Returns whether the second is then acknowledged. If so, it must survive a
-/// power cut, without the first.
+/// the second durable. Returns whether the second is then acknowledged. If so, the second must
+/// survive a power cut, without the first.
 fn second_before_first(protocol: Protocol, dependency: Dependency) -> bool {
     let Stage { dir, device, db, mut one, mut two, keys: ([x, y], z) } = set_up(protocol);
     let log = db.log().unwrap();
-    // The numbers of stream 0 are far ahead, and the stream has stated that.
+    // The numbers of stream 0 are far ahead, and the stream has stated its numbers.
     for n in 0..100 {
         drop(run(&mut one, &[x, y], &[x, y], n));
     }
@@ -151,7 +151,7 @@ fn second_before_first(protocol: Protocol, dependency: Dependency) -> bool {
     assert!(!first.is_acknowledged().unwrap(), "its stream is not flushed");
     let answered = second.is_acknowledged().unwrap();
     device.cut();
-    // Tickets keep the log open, and with it the lock of its directory.
+    // Tickets keep the log open, and hence the lock of its directory.
     drop((first, second, one, two));
     drop(db);
     let db = open(dir.path(), protocol, None);
@@ -172,8 +172,8 @@ fn allowed(protocol: Protocol) -> Vec<Dependency> {
     all.into_iter().filter(|dependency| second_before_first(protocol, *dependency)).collect()
 }
 
-/// Level 1: a transaction is not acknowledged before those it read from. A transaction that
-/// overwrites what another read need not wait.
+/// Level 1: a transaction is not acknowledged before the transactions that it read from. A
+/// transaction that overwrites a row read by another need not wait.
 #[test]
 fn recoverable_protocols_answer_a_writer_before_earlier_readers() {
     assert_eq!(allowed(Protocol::Taurus), [WriteAfterRead, Independent]);
@@ -188,7 +188,8 @@ fn rigorous_protocols_answer_along_every_dependency() {
     assert_eq!(allowed(Protocol::Plover), [Independent]);
 }
 
-/// Level 3: one order for all transactions, though those of an epoch are acknowledged together.
+/// Level 3: one order for all transactions, though the transactions of an epoch are acknowledged
+/// together.
 #[test]
 fn sequential_protocols_answer_in_one_order() {
     assert!(allowed(Protocol::Serial).is_empty());
@@ -196,10 +197,10 @@ fn sequential_protocols_answer_in_one_order() {
     assert!(allowed(Protocol::SiloR).is_empty());
 }
 
-/// The last record of a stream is durable and acknowledged, and so is a reader of it in another
-/// stream. Then a bit of the first record rots, which recovery takes for a torn tail. Promise: the
-/// reader is dropped too. Its record may leave out a durable dependency only if the log states that
-/// it is durable.
+/// The last record of a stream is durable and acknowledged, and so is a reader of the record in
+/// another stream. Then a bit of the first record rots, which recovery takes for a torn tail.
+/// Promise: the reader is dropped too. Its record may leave out a durable dependency only if the
+/// log states that the dependency is durable.
 #[test]
 fn rot_at_the_end_of_a_stream_takes_along_what_read_it() {
     for protocol in PARALLEL {
@@ -222,7 +223,7 @@ fn rot_at_the_end_of_a_stream_takes_along_what_read_it() {
         let last = bytes.windows(4).rposition(|four| four == b"HYB1").unwrap();
         bytes[last + 40 + 9] ^= 4;
         std::fs::write(&path, bytes).unwrap();
-        // This cannot be told from a batch torn by a crash.
+        // The damage cannot be told from a batch torn by a crash.
         let db = open(dir.path(), protocol, None);
         assert_ne!(read(&db, x), Some(1000), "{protocol:?}: a damaged record was replayed");
         assert_ne!(read(&db, z), Some(2000), "{protocol:?}: it has read what is not there");

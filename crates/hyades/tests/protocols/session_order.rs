@@ -1,5 +1,5 @@
-//! Promise: what a crash leaves of a session that keeps an order, or of an order that sessions take
-//! in turn, is a prefix of its transactions, what they had read included, under every protocol.
+//! Promise: after a crash a session that keeps an order, or an order that sessions take in turn,
+//! has a prefix of its transactions, with all that they had read, under every protocol.
 
 use crate::common::directory;
 use crate::common::following::{Case, Order, survived};
@@ -26,7 +26,7 @@ fn case(protocol: Protocol, order: Order) -> Case {
     Case { protocol, concurrency, record, order, asynchronous: false }
 }
 
-/// Without an order the second survives alone; with one it does not.
+/// Without an order the second transaction survives alone; with an order not.
 #[test]
 fn a_crash_leaves_a_prefix_of_an_order() {
     for protocol in UNORDERED {

@@ -1,7 +1,8 @@
 //! Definition 1 of the report on Taurus (2016): a transaction is committable if its record is
-//! durable, and all that it read was written by committable transactions. Promise: all committable
-//! transactions, and no others, are acknowledged, and recovered after a power cut. So a transaction
-//! may be acknowledged before those whose rows it overwrites blindly, and survive them.
+//! durable, and all rows that it read were written by committable transactions. Promise: all
+//! committable transactions, and no others, are acknowledged, and recovered after a power cut. So a
+//! transaction may be acknowledged before the transactions whose rows it overwrites blindly, and
+//! survive them.
 
 use crate::common::{definition, directory};
 use definition::{Form, Op, Program, World};
@@ -78,7 +79,7 @@ fn a_lost_middle_writer_leaves_the_last_one() {
     }
 }
 
-/// A row that was read, or changed in a column, and then replaced is a row that was read.
+/// A row read, or changed in a column, and then replaced is a row that was read.
 #[test]
 fn what_was_read_before_it_is_overwritten_is_needed() {
     let bodies = [
@@ -99,7 +100,7 @@ fn what_was_read_before_it_is_overwritten_is_needed() {
             assert_eq!(world.committable(), [false, false]);
             world.crash_and_check(&format!("{form:?} {ops:?}"));
         }
-        // It reads what it has written itself.
+        // The transaction reads its own write.
         for ops in [
             vec![Op::Put(X), Op::Read(X)],
             vec![Op::Put(X), Op::Update(X)],

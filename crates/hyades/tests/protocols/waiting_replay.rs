@@ -1,5 +1,5 @@
 //! Promise: replay threads without work do not use the processor. The only test in its process,
-//! because it measures the processor time of the process.
+//! because the test measures the processor time of the process.
 
 use crate::common::directory;
 use hyades::{Database, Protocol, Schema, Table, Type};

@@ -1,4 +1,4 @@
-//! Reads the source files that tests check for style rules.
+//! Reads the source files checked for style rules.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ pub struct Source {
     pub text: String,
 }
 
-/// The directories of the crates: the product, and what exists to compare and to prove.
+/// The directories of the crates: the product, and the crates for comparison and proof.
 pub const HOUSES: [&str; 2] = ["crates", "research"];
 
 /// The workspace root.

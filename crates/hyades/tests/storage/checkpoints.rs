@@ -30,7 +30,7 @@ fn the_recovered_state_is_the_state_that_was() {
 fn acknowledged_is_recovered_wherever_the_power_fails() {
     let mut taken = 0;
     for round in 0..10u64 {
-        // One round, unless the machine is so busy that it takes few.
+        // One round, unless a busy machine takes few checkpoints.
         if taken > 50 {
             break;
         }
@@ -103,7 +103,7 @@ fn plain() -> Combination {
 #[test]
 fn transactions_of_many_frames_are_there_as_a_whole() {
     const NOTE: Column<Option<&str>> = Column::at(3);
-    // A call that is logged before it runs is a short record, whatever it writes.
+    // A call logged before it runs is a short record, whatever it writes.
     let has_frames = |c: &Combination| c.streams > 1 && c.protocol != Protocol::Arrival;
     for (at, c) in some_combinations(2).into_iter().filter(|(_, c)| has_frames(c)) {
         let dir = directory();
@@ -166,7 +166,7 @@ fn row_ids_and_epochs_go_on_above_those_of_the_checkpoint() {
     let opened = open(dir.path(), plain(), None, How::default());
     let insert = || opened.db.try_transact(|tx| tx.insert(HISTORY, &[1i64.into(), 2i64.into()]));
     let id = (0..10).map(|_| insert().unwrap().unwrap()).max().unwrap();
-    // Deleted, so no row of the image shows that this id was used.
+    // Deleted, so no row of the image shows the use of this id.
     opened.db.try_transact(|tx| tx.delete(HISTORY, id)).unwrap().unwrap();
     let report = opened.db.checkpoint().unwrap();
     assert_eq!(report.rows, 9);
@@ -203,7 +203,7 @@ fn parts_go_to_all_directories_and_all_are_needed() {
             let bytes: u64 = parts.iter().map(|p| std::fs::metadata(p).unwrap().len()).sum();
             assert!(bytes > 1000, "each directory has its share");
         }
-        // Files of the next checkpoint, of another number, replace these.
+        // Files of the next checkpoint, of another number, replace these files.
         let mut fewer = how();
         fewer.checkpoints.files_per_dir = 2;
         let again = open(dir.path(), plain(), None, fewer);
@@ -275,7 +275,7 @@ fn the_log_stays_small_under_an_endless_run() {
     let mut written = 0;
     for round in 0..30 {
         run(&opened, round, 7000);
-        // Independent of the scheduler: waits for a checkpoint that began after the transactions.
+        // Independent of the scheduler: waits for a checkpoint begun after the transactions.
         let taken = opened.db.checkpoints().taken;
         let stats = || opened.db.checkpoints();
         while stats().taken == taken && stats().replay_seconds > 0.0 && stats().failed == 0 {
@@ -287,8 +287,8 @@ fn the_log_stays_small_under_an_endless_run() {
         written = opened.db.stats().log_bytes;
     }
     assert!(opened.db.checkpoints().taken >= 5);
-    // For each stream: the segment being written, one ahead, two for reuse, and those that a round
-    // fills.
+    // For each stream: the segment being written, one ahead, two for reuse, and the segments that a
+    // round fills.
     let filled = written >> 18;
     assert!(filled > 30, "{written} bytes are too few to tell");
     assert!(most <= 16, "{most} segments for two streams, {written} bytes written");
@@ -303,8 +303,8 @@ fn an_idle_database_takes_no_checkpoints() {
     });
     let opened = open(dir.path(), plain(), None, How { checkpoints, ..How::default() });
     populate(&opened);
-    // A checkpoint can be complete a moment before it is counted, and the log takes its time to
-    // prepare the next segment.
+    // A checkpoint can be complete a moment before it is counted, and the log takes time to prepare
+    // the next segment.
     let settled = |stats: hyades::CheckpointStats| stats.replay_seconds == 0.0 && !stats.under_way;
     while !settled(opened.db.checkpoints()) {
         std::thread::sleep(Duration::from_millis(5));
@@ -340,8 +340,8 @@ fn a_side_buffer_that_is_full_makes_sessions_wait_and_loses_nothing() {
     assert_eq!(ACCOUNT_COUNT, 12);
 }
 
-/// Promise: with a small side buffer, too, sessions wait until what was saved is written out, and
-/// not until the scan ends.
+/// Promise: with a small side buffer, too, sessions wait until saved rows are written out, and not
+/// until the scan ends.
 #[test]
 fn a_small_side_buffer_is_written_out_amid_the_scan() {
     let dir = directory();
@@ -357,7 +357,7 @@ fn a_small_side_buffer_is_written_out_amid_the_scan() {
         while !part.exists() {
             std::thread::sleep(Duration::from_millis(1));
         }
-        // What the first one overwrites fills the buffer.
+        // The row that the first transaction overwrites fills the buffer.
         for id in [1u64, 2] {
             let row = [((1 << 63) | id).into(), 1i64.into(), 1i64.into(), 1i64.into()];
             opened.db.try_transact(|tx| tx.upsert(TRANSFERS, &row)).unwrap().unwrap();
@@ -405,7 +405,7 @@ fn replay_stays_below_its_bound_or_it_is_said_why() {
 /// have.
 #[test]
 fn an_exact_cut_of_a_data_log_is_recovered_wherever_the_power_fails() {
-    // Once, unless the machine is so busy that it takes few.
+    // Once, unless a busy machine takes few checkpoints.
     let mut taken = 0;
     for _ in 0..10 {
         taken += exact_cuts_are_recovered();

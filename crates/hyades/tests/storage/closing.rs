@@ -81,7 +81,7 @@ fn closing_waits_for_no_interval_though_a_checkpoint_does() {
     while !db.checkpoints().under_way {
         std::thread::sleep(Duration::from_millis(1));
     }
-    // Time to write the row: what is left is to wait for the log.
+    // Time to write the row: then only the wait for the log is left.
     std::thread::sleep(Duration::from_millis(200));
     db.close().unwrap();
     checkpoint.join().unwrap();

@@ -1,5 +1,5 @@
-//! Backups and point-in-time recovery. Promise: a copy holds whole transactions and all that it
-//! should, and the original is unchanged.
+//! Backups and point-in-time recovery. Promise: a copy holds whole transactions and all expected
+//! transactions, and the original is unchanged.
 
 use crate::common::checkpointing::{ballast, fast, run_with_checkpoints, slow};
 use crate::common::watched::watched;
@@ -17,7 +17,7 @@ use std::time::Duration;
 fn open(dir: &Path, c: Combination, how: How) -> Opened {
     let watched = watched(&format!("{c:?}"));
     let (builder, [transfer, churn]) = builder(c, how);
-    // The same epoch for all protocols, because these tests wait for epochs to pass.
+    // The same epoch for all protocols, because the tests wait for epochs to pass.
     let builder = builder.log_settings(|log| log.epoch = Some(Duration::from_millis(10)));
     let db = builder.open(dir).unwrap_or_else(|error| panic!("{c:?}: {error}"));
     Opened { db, watched, transfer, churn, inserting: None }
@@ -115,7 +115,7 @@ fn a_power_cut_at_any_step_of_a_backup_leaves_no_half_copy() {
             let again = open(dir.path(), c, How::default());
             assert_eq!(again.db.digest(), digest, "{c:?} step {step}: the original has changed");
             check(&again, &acknowledged, "the original");
-            // Names that the power cut removed are hidden files on the medium.
+            // Names removed by the power cut are hidden files on the medium.
             let is_name = |name: &std::ffi::OsStr| !name.to_string_lossy().starts_with('.');
             let names = std::fs::read_dir(&copy).into_iter().flatten();
             let is_empty = !names.into_iter().any(|name| is_name(&name.unwrap().file_name()));
@@ -150,10 +150,10 @@ fn a_backup_does_not_go_where_something_is() {
     assert_eq!(std::fs::read_dir(to.path()).unwrap().count(), 1);
 }
 
-/// The digest of a database at the end of an epoch, and the last transaction before that.
+/// The digest of a database at the end of an epoch, and the last transaction before that end.
 struct Moment {
     id: TransactionId,
-    /// A time between this transaction and the next.
+    /// A time between the transaction and the next.
     at_us: u64,
     digest: u64,
 }
@@ -188,7 +188,7 @@ fn restored(from: &Path, c: Combination, until: Until) -> Result<u64, hyades::Er
     assert!(new.join("RECOVERED.txt").exists() && !new.join("UNFINISHED").exists());
     let again = open(&new, c, How::default());
     let digest = again.db.digest();
-    // The restored database works like any other.
+    // The restored database works like any database.
     let more = run(&again, 77, 20);
     again.db.close().unwrap();
     let again = open(&new, c, How::default());
@@ -211,7 +211,7 @@ fn any_moment_since_the_checkpoint_comes_back_as_it_was() {
         opened.db.checkpoint().unwrap();
         let mut kept = moments(&opened, seed as u64 + 50, 3);
         opened.db.close().unwrap();
-        // Also across the boundary of an incarnation, and in an incarnation that was not closed.
+        // Also across the boundary of an incarnation, and in an incarnation without a close.
         let opened = open(dir.path(), c, How::default());
         kept.extend(moments(&opened, seed as u64 + 100, 3));
         opened.db.log().unwrap().flush().unwrap();

@@ -1,5 +1,5 @@
-//! Promise: no input makes a decoder panic. Inputs are those kept in `fuzz/corpus` and random
-//! changes of valid ones.
+//! Promise: no input makes a decoder panic. Inputs are the inputs kept in `fuzz/corpus` and random
+//! changes of valid inputs.
 
 #[path = "../decoding/mod.rs"]
 mod decoding;
@@ -49,7 +49,7 @@ fn change(input: &mut Vec<u8>, random: &mut Random) {
     }
 }
 
-/// Runs the kept inputs, the valid ones, and `rounds` random changes of these.
+/// Runs the kept inputs, the valid inputs, and `rounds` random changes of valid inputs.
 fn no_bytes_panic(name: &str, rounds: u32) {
     let target = TARGETS.iter().find(|target| target.name == name).expect("a target's name");
     let kept = corpus(target);

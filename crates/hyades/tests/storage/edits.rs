@@ -1,4 +1,4 @@
-//! Long values of which little changes are logged by what changed. Promise: nothing acknowledged is
+//! Small changes of long values are logged by the changed bytes. Promise: nothing acknowledged is
 //! lost, and a small change of a long value takes little of the log.
 
 use crate::common::{PROTOCOLS, directory};
@@ -41,8 +41,8 @@ fn builder(protocol: Protocol, concurrency: Concurrency, schema: Schema) -> Buil
     builder
 }
 
-/// Changes as many values as `count`, and waits for all of them. Only now and then it waits before
-/// the next one: under silo-r that takes most of an epoch.
+/// Changes as many values as `count`, and waits for all changes. Only now and then waits before the
+/// next change: under silo-r a wait takes most of an epoch.
 fn run(db: &Database, seed: u64, count: usize) {
     let (mut session, mut random) = (db.session().unwrap(), fastrand::Rng::with_seed(seed));
     let mut tickets = Vec::new();
@@ -54,7 +54,8 @@ fn run(db: &Database, seed: u64, count: usize) {
     }
 }
 
-/// Changes a few bytes of a value somewhere, or all of it; from time to time with the row itself.
+/// Changes a few bytes of a value somewhere, or the whole value; from time to time with the row
+/// itself.
 fn change(session: &mut Session, random: &mut fastrand::Rng) -> Ticket {
     let id = random.i64(..KEYS);
     let (at, replaced, len) = (random.usize(..), random.usize(..40), random.usize(..60));
@@ -151,8 +152,8 @@ fn set_body(db: &Database, body: &[u8]) -> u64 {
     log_bytes(db) - before
 }
 
-/// The bytes of the log for a change of the body, the fewest of a few such changes: streams state
-/// each other's positions now and then, beside the records.
+/// The bytes of the log for a change of the body, the fewest of a few changes: streams state each
+/// other's positions now and then, beside the records.
 fn fewest_bytes(db: &Database, body: &mut Vec<u8>, change: impl Fn(&mut Vec<u8>)) -> u64 {
     let bytes = (0..4).map(|_| {
         change(body);
@@ -183,7 +184,7 @@ fn an_element_of_a_block_of_4_kib_takes_less_than_90_bytes_of_the_log() {
         body.splice(1_000..1_000, *b"a field of 20 bytes, and a value of 20");
     });
     assert!(bytes <= 90, "{bytes} bytes");
-    // All of it.
+    // The whole value.
     let other = noise(4_100);
     assert!(set_body(&db, &other) >= 4_100);
     let expected = db.digest();
@@ -209,7 +210,7 @@ fn a_value_of_many_frames_is_changed_by_few_bytes() {
     assert_eq!(open(dir.path()).unwrap().digest(), expected);
 }
 
-/// Changes of a table are replayed into one that has other columns by now.
+/// Changes of a table are replayed into a table that has other columns by now.
 #[test]
 fn edits_are_replayed_into_a_table_with_other_columns() {
     let dir = directory();

@@ -1,5 +1,6 @@
 //! Promise: a log of an earlier version, in which every frame of a row states where its transaction
-//! begins, is read; a manifest that names frames of this version is refused by such a version.
+//! begins, is read; a manifest that names frames of the present version is refused by an earlier
+//! version.
 
 use crate::common::directory;
 use hyades::{Column, Database, Protocol, Schema, Table, Type};
@@ -26,7 +27,7 @@ fn open(dir: &Path, undo: bool) -> Database {
     builder.open(dir).unwrap()
 }
 
-/// Changes three rows in one transaction. The text of the last one does not fit a frame.
+/// Changes three rows in one transaction. The text of the last row does not fit a frame.
 fn change(db: &Database, with: u8) {
     db.transact(|tx| {
         tx.upsert(ROWS, &[1i64.into(), [with; 20][..].into()])?;
@@ -44,7 +45,7 @@ fn options(dir: &Path) -> LogOptions {
     options
 }
 
-/// The frames of a log: kind, where it starts, and payload.
+/// The frames of a log: kind, start, and payload.
 type Frames = Vec<(FrameKind, Lsn, Vec<u8>)>;
 
 /// Writes the log of `from` anew as an earlier version did, without its last `lost` frames.
@@ -91,7 +92,7 @@ fn write_as_before(from: &Path, to: &Path, lost: usize) {
                 reservation.fill(FrameKind::Part, &before[..]);
             }
             FrameKind::Record => {
-                // Flags, TID, when the epoch began if that is stated, where the first frame is.
+                // Flags, TID, the start of the epoch if stated, the place of the first frame.
                 assert_eq!(payload[0] & !32, 16, "{payload:?}");
                 let mut at = 1;
                 at += varint::get(&payload[at..]).unwrap().1;
@@ -117,7 +118,7 @@ fn format_of(dir: &Path) -> String {
 #[test]
 fn a_log_of_an_earlier_version_is_read_and_continued() {
     for undo in [false, true] {
-        // Of the last transaction nothing is lost, or its record is.
+        // Of the last transaction nothing is lost, or the record is.
         for (lost, dead) in [(0, 0), (1, 1)] {
             let (new, former) = (directory(), directory());
             let db = open(new.path(), undo);
@@ -137,7 +138,7 @@ fn a_log_of_an_earlier_version_is_read_and_continued() {
             let db = open(former.path(), undo);
             let expected = if lost == 0 { after } else { before };
             assert_eq!((db.digest(), db.recovery().dead), (expected, dead), "{undo} {lost}");
-            // The next incarnation is of this version.
+            // The next incarnation is of the present version.
             change(&db, 12);
             let digest = db.digest();
             drop(db);

@@ -7,7 +7,7 @@ use hyades::{Concurrency, Error, Protocol, Restore, TransactionId, Until};
 use hyades_wal::{LogOptions, ReaderEnd};
 use std::path::Path;
 
-/// What a tool reports about the log.
+/// The report of a tool about the log.
 #[derive(Debug, Default)]
 struct Seen {
     live: u64,
@@ -93,7 +93,8 @@ fn a_dead_record_is_seen_as_such_under_every_protocol() {
     }
 }
 
-/// The rows of one transaction go to several streams, with a record in each. It counts as one.
+/// The rows of one transaction go to several streams, with a record in each. The transaction counts
+/// as one.
 #[test]
 fn a_transaction_of_several_records_is_counted_once() {
     let dir = crate::common::directory();

@@ -19,7 +19,7 @@ const TEXT: Column<str> = Column::at(3);
 enum Kind {
     Hash,
     Ordered,
-    /// Hidden row ids: a step's key denotes the row that was last inserted under it.
+    /// Hidden row ids: a step's key denotes the last row inserted under the key.
     Keyless,
 }
 
@@ -126,7 +126,7 @@ fn open(dir: &Path, kind: Kind, concurrency: Concurrency) -> Database {
 #[derive(Clone, Debug, Default)]
 struct Model {
     rows: BTreeMap<u64, (i32, Content)>,
-    /// In a keyless table, the row id that a step's key denotes.
+    /// In a keyless table, the row id denoted by the key of a step.
     ids: BTreeMap<i32, u64>,
 }
 
@@ -312,7 +312,7 @@ fn run(tx: &Transaction<'_>, kind: Kind, model: &mut Model, work: &Work) -> Resu
             }
             Step::Insert(..) | Step::Upsert(..) | Step::Update(..) | Step::Delete(..) => {
                 // A caller that goes on after a failed statement must roll back to a savepoint
-                // before it.
+                // before the statement.
                 let before = tx.savepoint();
                 let untouched = model.clone();
                 write(tx, kind, model, step)?;

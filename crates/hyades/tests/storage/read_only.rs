@@ -1,5 +1,5 @@
-//! A database on read-only storage. Promise: it can be read, and opening it for work fails with a
-//! clear error.
+//! A database on read-only storage. Promise: the database can be read, and opening for work fails
+//! with a clear error.
 
 use hyades::{Abort, Builder, Column, Database, Error, Restore, Schema, Table, Type};
 use hyades_platform::device::{Device, DeviceFile, DirectoryLock, FileDevice, MountedDevice};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 const COUNTERS: Table = Table::nth(0);
 const COUNT: Column<i64> = Column::at(1);
 
-/// A device on a file system that is mounted read-only.
+/// A device on a file system mounted read-only.
 #[derive(Clone, Copy, Debug)]
 struct ReadOnlyDevice;
 

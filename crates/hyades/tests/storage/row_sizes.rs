@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 const ROWS: Table = Table::nth(0);
-/// Bytes of a row besides its variable column: the key and the end offset of that column.
+/// Bytes of a row besides its variable column: the key and the end offset of the column.
 const FIXED_BYTES: usize = 12;
 
 fn builder(protocol: Protocol, hash: bool) -> Builder {
@@ -28,7 +28,7 @@ fn builder(protocol: Protocol, hash: bool) -> Builder {
     builder
 }
 
-/// Inserts rows of this many bytes. The content of every other one compresses.
+/// Inserts rows of this many bytes. The content of every second row compresses.
 fn fill(db: &Database, rows: i64, bytes: usize) {
     let mut random = fastrand::Rng::with_seed(bytes as u64);
     let mut content = vec![0; bytes - FIXED_BYTES];
@@ -42,7 +42,7 @@ fn fill(db: &Database, rows: i64, bytes: usize) {
     }
 }
 
-/// Takes a checkpoint of such rows, ends without closing the database, and checks the recovered
+/// Takes a checkpoint of the rows, ends without closing the database, and checks the recovered
 /// rows.
 fn survives(protocol: Protocol, hash: bool, rows: i64, bytes: usize) {
     let what = format!("{protocol:?}, hash {hash}, {rows} rows of {bytes} bytes");
@@ -156,8 +156,8 @@ fn a_checkpoint_that_does_not_read_back_does_not_count_and_nothing_is_truncated(
     assert!(refusals > 3, "only {refusals} writes");
 }
 
-/// As many columns as a table may have, of fixed widths, with indexes on some of them, and one
-/// that may be null or none.
+/// The most columns of a table, of fixed widths, with indexes on some columns, and one nullable
+/// column or none.
 #[test]
 fn indexes_of_a_table_with_the_most_columns() {
     const COLUMNS: i64 = 64;

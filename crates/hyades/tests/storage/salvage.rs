@@ -1,5 +1,5 @@
-//! Damaged databases. Promise: they are refused, and all that is provably intact can be salvaged
-//! into a new directory.
+//! Damaged databases. Promise: a damaged database is refused, and all provably intact data can be
+//! salvaged into a new directory.
 
 use crate::common::checkpointing::ballast;
 use crate::common::{
@@ -33,7 +33,7 @@ fn segments(dir: &Path, incarnation: u8) -> Vec<(PathBuf, Vec<usize>)> {
     segments.map(segment).filter(|(_, at)| !at.is_empty()).collect()
 }
 
-/// The segment of an incarnation that has the most batches, and their offsets.
+/// The segment of an incarnation with the most batches, and the offsets of the batches.
 fn batches(dir: &Path, incarnation: u8) -> (PathBuf, Vec<usize>) {
     let found = segments(dir, incarnation).into_iter().max_by_key(|(_, at)| at.len());
     found.unwrap_or_else(|| panic!("incarnation {incarnation} wrote nothing"))
@@ -61,7 +61,7 @@ fn saved(dir: &Path, c: Combination, kept: &[Transfer], what: &str) -> RestoreRe
     let plain = Restore::new(vec![dir.to_owned()], &new);
     let error = refused(builder(c, How::default()).0.restore(&plain), "a damaged database");
     assert!(!error.to_string().is_empty());
-    // The failed restore has left nothing that stops this one.
+    // The failed restore has left nothing that stops this restore.
     let report = salvage(dir, c, &new).unwrap_or_else(|error| panic!("{what}: {error}"));
     assert!(!report.losses.is_empty(), "{what}: nothing was said to be lost");
     assert_eq!(fingerprint(dir), before, "{what}: the original was changed");
@@ -123,8 +123,8 @@ fn what_built_on_a_damaged_incarnation_is_left_out() {
 
 #[test]
 fn a_missing_segment_and_a_missing_stream_take_no_more_than_what_depends_on_them() {
-    // Several rounds, because the schedule decides what follows an anchor in one stream and is read
-    // from another.
+    // Several rounds, because the schedule decides which records follow an anchor in one stream and
+    // are read from another.
     let rounds = few().into_iter().enumerate().cycle().take(3 * few().len());
     for (seed, c) in rounds {
         for whole in [false, true] {
@@ -149,7 +149,7 @@ fn a_missing_segment_and_a_missing_stream_take_no_more_than_what_depends_on_them
     }
 }
 
-/// A reader skips what a checkpoint holds, but what is behind it in the same segment is lost.
+/// A reader skips records held by a checkpoint, but later records in the same segment are lost.
 #[test]
 fn damage_below_a_checkpoint_is_named() {
     for c in few() {
@@ -159,7 +159,7 @@ fn damage_below_a_checkpoint_is_named() {
         run(&opened, 1, 50);
         opened.db.checkpoint().unwrap();
         let before = segments(dir.path(), 1);
-        // A segment that the checkpoint covers as a whole is not read.
+        // A segment covered as a whole by the checkpoint is not read.
         let both_sides = |(path, at): &(PathBuf, Vec<usize>)| {
             before.iter().any(|(old, above)| old == path && above.len() < at.len())
         };

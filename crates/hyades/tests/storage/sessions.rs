@@ -22,7 +22,7 @@ fn as_many_threads_as_there_are_run_transactions() {
             for _ in 0..300 {
                 scope.spawn(|| {
                     let read = opened.db.try_transact(|tx| {
-                        // All of them are in a transaction at the same time.
+                        // All threads are in a transaction at the same time.
                         std::thread::sleep(Duration::from_millis(50));
                         Ok::<_, Abort>(tx.get(ACCOUNTS, 1i64)?.unwrap().get(BALANCE))
                     });
@@ -51,7 +51,8 @@ fn a_program_that_holds_all_places_is_told_so() {
     assert!(held.len() < 256, "{}", held.len());
 }
 
-/// Checked by the compiler: what threads may share, and what may move to another thread.
+/// Checked by the compiler: the types that threads may share, and the types that may move to
+/// another thread.
 #[test]
 fn databases_are_shared_and_sessions_move() {
     fn is_shared<T: Send + Sync + 'static>() {}

@@ -1,6 +1,6 @@
-//! Promise: a snapshot is the state that was committed when it was opened, whatever is written
-//! meanwhile, under every pair of concurrency control and logging protocol. Its readers never fail
-//! and writers never wait for them.
+//! Promise: a snapshot is the committed state at its opening, whatever is written meanwhile, under
+//! every pair of concurrency control and logging protocol. Its readers never fail and writers never
+//! wait for its readers.
 
 use crate::common::directory;
 use crate::common::grouped::{
@@ -81,7 +81,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Runs a step that writes, on the database and on the model.
+/// Runs a write step, on the database and on the model.
 fn write(db: &Database, model: &mut BTreeMap<i64, Content>, step: &Step) {
     match *step {
         Step::Put(id, group, len) => {
@@ -156,7 +156,7 @@ fn scans_beside_writers_find_one_state_and_never_fail() {
         let db = open(dir.path(), pair, false);
         fill(&db);
         let scans = beside_transfers(&db, |commits| {
-            // On a busy machine it may take a while until something is committed during a scan.
+            // On a busy machine the first commit during a scan may take a while.
             let began = Instant::now();
             let (usual, longest) = (Duration::from_millis(400), Duration::from_secs(60));
             let mut scans = 0;
@@ -183,7 +183,7 @@ fn scans_beside_writers_find_one_state_and_never_fail() {
     }
 }
 
-/// What was committed before a snapshot was asked for is in it, although others share snapshots.
+/// A snapshot has all commits before its request, although threads share snapshots.
 #[test]
 fn a_snapshot_holds_what_its_thread_has_committed() {
     for concurrency in Concurrency::all() {
@@ -212,7 +212,7 @@ fn a_snapshot_holds_what_its_thread_has_committed() {
     }
 }
 
-/// Snapshots between which nothing is written are one, even if it was closed: no epoch ends.
+/// Snapshots without a write between them are one snapshot, even after a close: no epoch ends.
 #[test]
 fn snapshots_of_the_same_state_are_shared() {
     let dir = directory();
@@ -223,7 +223,7 @@ fn snapshots_of_the_same_state_are_shared() {
     for n in 0..100i64 {
         for _ in 0..100 {
             let now = opened();
-            // One is shared for ten milliseconds.
+            // A snapshot is shared for ten milliseconds.
             if began.elapsed() > Duration::from_millis(8) {
                 break;
             }
@@ -296,7 +296,7 @@ fn a_reader_that_conflicts_runs_again_on_a_snapshot() {
     });
 }
 
-/// A body that writes only after it has read something else runs as a transaction in the end.
+/// A body that writes only after a read of something else runs as a transaction in the end.
 #[test]
 fn a_reader_that_turns_out_to_write_is_no_reader() {
     let dir = directory();
@@ -313,7 +313,7 @@ fn a_reader_that_turns_out_to_write_is_no_reader() {
             });
             return Ok(count);
         }
-        // It swallows the refusal.
+        // The body swallows the refusal.
         let _ = tx.update(ROWS, 1i64, &[COUNT.set(count + 1)]);
         Ok(count)
     });

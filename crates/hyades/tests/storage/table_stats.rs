@@ -1,5 +1,5 @@
-//! Promise: what tables are said to hold is what they hold, wherever it came from: sessions, open
-//! and ended ones, the image of a checkpoint, the log in any order of replay.
+//! Promise: the reported contents of tables are the real contents, whatever the source of the rows:
+//! sessions, open and ended, the image of a checkpoint, the log in any order of replay.
 
 use crate::common::{Opened, ballast_rows, open, populate, power_cut, run, some_combinations};
 use hyades::{Abort, Database, Error, Replay, Schema, Table, TableStats, Type, Value};
@@ -98,7 +98,7 @@ fn bytes_follow_the_length_of_the_rows() {
         assert_eq!(put(2, Some(0)), (2, 2 * empty), "form {form}");
         put(2, None);
         put(2, Some(40));
-        // What does not commit does not count; nor does what a transaction takes back.
+        // A write without a commit does not count; nor does a write that a transaction takes back.
         let before = check(&db, "before");
         let ended = db.transact(|tx| {
             tx.overwrite(VALUES, &[3u64.into(), Value::Null, 1u32.into()])?;
@@ -111,7 +111,7 @@ fn bytes_follow_the_length_of_the_rows() {
             tx.overwrite(VALUES, &[4u64.into(), Value::Null, 1u32.into()])?;
             tx.delete(VALUES, 2u64)?;
             tx.rollback_to(savepoint)?;
-            // One that is inserted and deleted was never there.
+            // A row that is inserted and deleted was never there.
             tx.insert(VALUES, &[5u64.into(), Value::Null, 1u32.into()])?;
             Ok(tx.delete(VALUES, 5u64)?)
         })
@@ -122,7 +122,7 @@ fn bytes_follow_the_length_of_the_rows() {
         assert_eq!((check(&db, "one left")[0].rows, put(1, Some(9)).0), (1, 2), "form {form}");
         delete(1);
         delete(2);
-        // What is not there is deleted once more.
+        // A missing row is deleted once more.
         delete(2);
         let [left] = &check(&db, "none left")[..] else { panic!("one table") };
         assert_eq!((left.rows, left.bytes), (0, 0), "form {form}");
@@ -154,7 +154,7 @@ fn many_tables_and_sessions_count_apart() {
                     let (done, _) = session
                         .try_submit(|tx| {
                             tx.insert(table, &[id.into()])?;
-                            // Rows of others are deleted, too.
+                            // Rows of the other worker are deleted, too.
                             tx.delete(table, (worker ^ 1) << 32 | before).map(drop)
                         })
                         .unwrap();
@@ -165,7 +165,7 @@ fn many_tables_and_sessions_count_apart() {
         }
     });
     let tables = check(&db, "after all");
-    // A row is as long as any other: its key, which is in the row as well or is not.
+    // All rows have the same length: the key, which is in the row as well or is not.
     let each = tables[0].bytes / tables[0].rows;
     assert!(tables.iter().all(|table| table.bytes == each * table.rows && table.rows > 0));
     assert!(each == 8 || each == 16, "{each}");

@@ -1,4 +1,4 @@
-//! Typed tables: what `#[derive(Table)]` makes of a struct, and the operations on its rows.
+//! Typed tables: the result of `#[derive(Table)]` on a struct, and the operations on its rows.
 
 use hyades::{Abort, Column, Database, Schema, Table, TableRow, Type, TypedIndex, TypedTable};
 

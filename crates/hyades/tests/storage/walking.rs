@@ -1,5 +1,6 @@
-//! Promise: a walk returns what is there from its first step to its last, however the table changes
-//! meanwhile, in steps of a bounded size; what a step returns is read as by any other operation.
+//! Promise: a walk returns the rows present from its first step to its last, however the table
+//! changes meanwhile, in steps of a bounded size; the rows of a step are read as by any other
+//! operation.
 
 use crate::common::directory;
 use hyades::{
@@ -34,7 +35,7 @@ fn put(tx: &Transaction<'_>, (group, id): (u64, u64), value: i64) -> Result<(), 
     tx.overwrite(ROWS, &[group.into(), id.into(), value.into()])
 }
 
-/// A step over the rows of a group: what it has found, and the next cursor.
+/// A step over the rows of a group: the rows found, and the next cursor.
 fn step(
     tx: &Transaction<'_>,
     (group, cursor): (u64, u64),
@@ -47,7 +48,8 @@ fn step(
     Ok((step.rows.iter().map(|row| row.get(ID)).collect(), step.next))
 }
 
-/// Against a model: what stays is returned once, what never was is not, and other groups are not.
+/// Against a model: a row that stays is returned once, a row that never existed is not, and other
+/// groups are not.
 #[test]
 fn what_stays_is_returned_once_under_every_concurrency_control() {
     for concurrency in Concurrency::all() {
@@ -84,7 +86,7 @@ fn what_stays_is_returned_once_under_every_concurrency_control() {
                 .map(|_| others.swap_remove(random.usize(0..others.len())))
                 .collect();
             change(&|tx| gone.iter().try_for_each(|id| tx.delete(ROWS, (7u64, *id)).map(drop)));
-            // A row that is replaced stays.
+            // A replaced row stays.
             let (kept, value) = (random.u64(0..stays), random.i64(..));
             change(&|tx| put(tx, (7, kept), value));
         }
@@ -94,7 +96,7 @@ fn what_stays_is_returned_once_under_every_concurrency_control() {
     }
 }
 
-/// Own writes are seen, and what was read is validated.
+/// Own writes are seen, and reads are validated.
 #[test]
 fn a_step_reads_as_every_operation_does() {
     let dir = directory();
@@ -122,7 +124,7 @@ fn a_step_reads_as_every_operation_does() {
         let outcome = one.attempt(|tx| {
             let found = all(tx)?;
             let write = |tx: &Transaction<'_>| -> Result<(), Error> { Ok(put(tx, (1, id), 5)?) };
-            // By another thread: a transaction has no other inside.
+            // By another thread: a transaction has no other transaction inside.
             let other = &mut other;
             let written = std::thread::scope(|scope| {
                 scope.spawn(|| other.attempt(write).unwrap()).join().unwrap()
@@ -138,7 +140,7 @@ fn a_step_reads_as_every_operation_does() {
     assert!(!attempt(77, true), "no phantom is met");
 }
 
-/// A client may keep a cursor across a restart: nothing that stays is missed.
+/// A client may keep a cursor across a restart: no row that stays is missed.
 #[test]
 fn a_cursor_outlives_the_process() {
     let dir = directory();

@@ -1,5 +1,5 @@
-//! `hyades-lab bench paper`: the papers' experiments, each a run of this program in a process of
-//! its own, and one page with the figures.
+//! `hyades-lab bench paper`: the papers' experiments, with each run of this program in a separate
+//! process, and a page with the figures.
 
 use crate::bench::choices::Concurrency;
 use crate::runner::Runner;
@@ -91,7 +91,7 @@ impl PaperOptions {
         }
     }
 
-    /// What the experiments are made for, with the rates of a typical machine.
+    /// The set-up of the experiments, with the rates of a typical machine.
     fn setup(&self) -> Result<Setup, Failure> {
         let dir = |dir: &PathBuf| match dir.to_str() {
             // Commands are split at blanks.
@@ -171,7 +171,7 @@ fn create(out: &Path) -> Result<(), Failure> {
     std::fs::create_dir_all(out).map_err(Failure::doing(&cannot))
 }
 
-/// Writes a report where the options say, and prints its verdicts.
+/// Writes a report to the places in the options, and prints the verdicts.
 fn publish(options: &PaperOptions, page: &Page<'_>) -> Result<(), Failure> {
     let report = page.json();
     if let Some(out) = &options.out {
@@ -218,7 +218,7 @@ fn about(
     }
 }
 
-/// The commit of the working directory, marked if files differ from it; none outside of one.
+/// The commit of the working directory, marked if files differ; none outside of a repository.
 fn commit() -> Option<String> {
     let words = ["describe", "--always", "--dirty", "--exclude", "*"];
     let output = std::process::Command::new("git").args(words).output().ok()?;
@@ -248,7 +248,7 @@ fn choose(all: Vec<Experiment>, only: &[String]) -> Result<Vec<Experiment>, Fail
     Ok(all.into_iter().filter(wanted).collect())
 }
 
-/// Measures the rates that offered loads are shares of. Their runs belong to no experiment.
+/// Measures the rates for offered loads. The runs belong to no experiment.
 fn rates(runner: &Runner, setup: &Setup) -> Option<Rates> {
     let bar = Bar::new("measuring this machine", 3);
     let mut done = 0;
@@ -269,7 +269,7 @@ fn rates(runner: &Runner, setup: &Setup) -> Option<Rates> {
     rates
 }
 
-/// Calibrates the model, if an experiment needs it.
+/// Calibrates the model, if an experiment needs the model.
 fn calibrate(
     runner: &Runner,
     size: &Size,

@@ -1,5 +1,4 @@
-//! The calibration of the model: runs that its costs are fitted to, and others that it is compared
-//! with.
+//! The calibration of the model: runs to fit the costs, and held-out runs to check the model.
 
 use super::fit::{self, Fitted};
 use hyades_cli::failure::Failure;
@@ -22,19 +21,19 @@ use std::time::Instant;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Calibration {
     pub costs: Costs,
-    /// Runs that the model was fitted to. What it does not meet here it cannot express.
+    /// The runs of the fit. A rate that the model misses here is beyond the model.
     #[serde(default)]
     pub fitted: Vec<Point>,
-    /// Runs that the model was not fitted to.
+    /// The held-out runs, not used for the fit.
     pub validation: Vec<Point>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Point {
     pub point: String,
-    /// Acknowledged transactions per second, or replayed ones.
+    /// Acknowledged or replayed transactions per second.
     pub measured: f64,
-    /// The same, computed by the model.
+    /// The same rate, computed by the model.
     pub model: f64,
     /// `model / measured - 1`.
     pub residual: f64,
@@ -49,7 +48,7 @@ impl Point {
 /// A protocol with a kind of record.
 pub(super) type Scheme = (&'static str, &'static str);
 
-/// The schemes of sites, with their options.
+/// The schemes of sites, with the options.
 const SITES: [(Scheme, &str); 3] = [
     (("none", "data"), "--protocol none"),
     (("arrival", "command"), "--protocol arrival --record command --flush-interval 5ms"),
@@ -59,9 +58,9 @@ const SITES: [(Scheme, &str); 3] = [
     ),
 ];
 
-/// The skew that the costs are fitted to, and the one that tells what skew changes.
+/// The skew for the fit of the costs, and a second skew for the effect of skew.
 pub(super) const FITTED: [f64; 2] = [0.6, 1.5];
-/// The skews with contention that are held out.
+/// The held-out skews with contention.
 pub(super) const HELD_OUT: [f64; 2] = [0.9, 1.2];
 
 /// A held-out machine: two slow devices, small buffers.
@@ -70,14 +69,14 @@ const SLOW_BANDWIDTH: f64 = 40e6;
 const SLOW_LATENCY: f64 = 1e-3;
 const SLOW_BUFFER: u64 = 512 << 10;
 
-/// What a run differs in.
+/// The conditions of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Conditions {
     pub workers: usize,
     pub theta: f64,
-    /// Whether the log is on the slow devices, else in memory.
+    /// Whether the log is on the slow devices; in memory otherwise.
     pub is_throttled: bool,
-    /// With this many threads the log is recovered after the run.
+    /// The number of threads for recovery of the log after the run.
     pub recovery_threads: Option<usize>,
 }
 
@@ -105,7 +104,7 @@ impl Conditions {
         }
     }
 
-    /// The options of `hyades-lab bench ycsb` for it.
+    /// The options of `hyades-lab bench ycsb` for the run.
     pub fn words(&self, (protocol, record): Scheme) -> String {
         let mut words =
             format!("--workers {} --theta {} --protocol {protocol}", self.workers, self.theta);
@@ -132,7 +131,7 @@ impl Conditions {
         words
     }
 
-    /// It, for the page.
+    /// The name of the run, for the page.
     pub fn name(&self, (protocol, record): Scheme) -> String {
         let scheme = if protocol == "none" { "no log".into() } else { scheme(protocol, record) };
         let workers = if self.workers == 1 { "1 worker" } else { "2 workers" };
@@ -153,7 +152,7 @@ fn streams(protocol: &str) -> usize {
     if protocol == "serial" { 1 } else { fit_machine().streams }
 }
 
-/// The runs with a log that are held out.
+/// The held-out runs with a log.
 pub(super) fn held_out() -> Vec<Conditions> {
     let skewed = HELD_OUT.map(|theta| Conditions {
         recovery_threads: (theta == HELD_OUT[0]).then_some(2),
@@ -174,7 +173,7 @@ pub(super) fn read(file: &Path) -> Result<Calibration, Failure> {
     serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))
 }
 
-/// Runs `hyades-lab bench` with these words and returns the JSON that it prints.
+/// Runs `hyades-lab bench` with `words` and returns the printed JSON.
 fn bench(words: &str) -> Option<Value> {
     let program = std::env::current_exe().ok()?;
     let output = Command::new(program)
@@ -194,7 +193,7 @@ fn rate(run: &Option<Value>) -> Option<f64> {
     number(run.as_ref()?, "/acknowledged_per_s")
 }
 
-/// Runs the measurements, and counts them.
+/// Runs and counts the measurements.
 struct Measurements {
     bar: Bar,
     done: u64,
@@ -221,7 +220,7 @@ impl Measurements {
         ))
     }
 
-    /// New-Orders of one partition, by one worker.
+    /// New-Orders of a single partition, by a single worker.
     fn sites(&mut self) -> BTreeMap<String, SiteCosts> {
         let mut sites = BTreeMap::new();
         for ((protocol, record), options) in SITES {
@@ -287,7 +286,7 @@ pub(super) fn calibrate(rows: u32, seconds: f64) -> Result<Calibration, Failure>
     Ok(Calibration { fitted: fitted.points(), costs: fitted.costs, validation })
 }
 
-/// Compares a held-out run with the model: its throughput and, if it has one, its recovery.
+/// Compares a held-out run with the model: the throughput and, if there is one, the recovery.
 fn compare(
     costs: &Costs,
     (rows, seconds): (u32, f64),
@@ -317,8 +316,8 @@ fn compare(
 /// Measures the time to move a cache line from one core to another, in nanoseconds.
 fn line_ns() -> f64 {
     const ROUNDS: u64 = 200_000;
-    // Each side writes it in turn and the other reads it. Only this value is exchanged, and joining
-    // the thread orders the rest, hence Relaxed.
+    // Each thread writes the value in turn and the second thread reads it. Only the value is
+    // exchanged, and joining the thread orders the rest, hence Relaxed.
     let ball = AtomicU64::new(0);
     let play = |parity: u64| {
         let began = Instant::now();

@@ -6,10 +6,10 @@ use hyades_scaling::forward;
 use hyades_scaling::rules::Protocol;
 use std::collections::BTreeMap;
 
-/// The costs so far, and what they were fitted to.
+/// The costs so far, and the runs of the fit.
 pub(super) struct Fitted {
     pub costs: Costs,
-    /// The runs, with their transactions per second.
+    /// The runs, with the transactions per second.
     pub measured: Vec<(Scheme, Conditions, f64)>,
 }
 
@@ -29,7 +29,7 @@ impl Fitted {
         Fitted { costs, measured: Vec::new() }
     }
 
-    /// What was measured of a scheme without a log.
+    /// The measured rate without a log.
     fn of(&self, workers: usize, theta: f64) -> f64 {
         let wanted = Conditions::memory(workers, theta);
         let found =
@@ -55,8 +55,8 @@ fn model(costs: &Costs, scheme: Scheme, conditions: &Conditions) -> Option<f64> 
     Some(ran.acknowledged as f64 / ran.seconds)
 }
 
-/// Finds the cost within limits with which the model takes the measured time for each transaction:
-/// the time is nearly linear in every cost.
+/// Finds the cost within limits at which the model has the measured time for each transaction: the
+/// time is nearly linear in every cost.
 fn solve(measured: f64, limits: (f64, f64), model: impl Fn(f64) -> Option<f64>) -> Option<f64> {
     let time = |cost: f64| Some(1.0 / model(cost)?);
     let wanted = 1.0 / measured;
@@ -79,12 +79,12 @@ fn solve(measured: f64, limits: (f64, f64), model: impl Fn(f64) -> Option<f64>) 
     Some(low + (high - low) * (wanted - below) / (above - below))
 }
 
-/// The limits of a slowdown, and of the time in which a row moves to another core.
+/// The limits of a slowdown, and of the time to move a row to another core.
 const SLOWDOWNS: (f64, f64) = (0.5, 16.0);
 const ROWS_NS: (f64, f64) = (0.0, 5_000.0);
 
-/// Fits what does not depend on the log: the work, what a miss and a moved row cost, and how much
-/// two workers slow each other down.
+/// Fits the costs independent of the log: the work, the cost of a miss and of a moved row, and how
+/// much two workers slow each other down.
 pub(super) fn without_log(fitted: &mut Fitted) {
     const NONE: Scheme = ("none", "data");
     let [usual, skewed] = FITTED;
@@ -94,7 +94,7 @@ pub(super) fn without_log(fitted: &mut Fitted) {
     fitted.costs.none_ns = slower;
     fitted.costs.miss_ns = ((slower - faster) / misses.max(0.01)).max(0.0);
     let (both, moved) = (fitted.of(2, usual), fitted.of(2, skewed));
-    // Each depends a little on the other.
+    // The two costs depend a little on each other.
     for _ in 0..2 {
         let slowed = |slowdown| Costs { slowdown, ..fitted.costs.clone() };
         let rate = |slowdown| model(&slowed(slowdown), NONE, &Conditions::memory(2, usual));
@@ -105,7 +105,7 @@ pub(super) fn without_log(fitted: &mut Fitted) {
     }
 }
 
-/// Adds a scheme with its costs at one worker, and fits its slowdown to a run of two.
+/// Adds a scheme with the costs at one worker, and fits the slowdown to a run of two workers.
 pub(super) fn with_log(
     fitted: &mut Fitted,
     logging: Scheme,
@@ -138,7 +138,7 @@ mod tests {
         assert_eq!(solve(1e9 / 5_000.0, (0.0, 16.0), model), Some(16.0));
     }
 
-    /// Rates that the model itself gives with known costs lead back to these costs.
+    /// Rates of the model itself with known costs lead back to the known costs.
     #[test]
     fn the_fit_recovers_the_costs_of_a_model() {
         let mut truth = Fitted::new(10_000, 40.0).costs;

@@ -23,7 +23,7 @@ fn refused(words: &str) -> String {
     }
 }
 
-/// The costs are fitted to one or two workers at the skews of `FITTED`, with the log in memory.
+/// The costs are fitted to a worker or two at the skews of `FITTED`, with the log in memory.
 #[test]
 fn no_point_that_was_fitted_is_held_out() {
     assert!(HELD_OUT.iter().all(|theta| !FITTED.contains(theta)));

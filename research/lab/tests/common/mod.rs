@@ -6,7 +6,7 @@ mod output;
 pub use output::{code, stderr, stdout};
 use std::process::{Command, Output};
 
-/// Runs `hyades-lab` with these words, separated by spaces, and then these arguments.
+/// Runs `hyades-lab` with `words`, separated by spaces, and then the arguments `more`.
 pub fn lab(words: &str, more: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_hyades-lab"))
         .args(words.split_whitespace())

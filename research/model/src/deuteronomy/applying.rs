@@ -1,4 +1,4 @@
-//! What reaches the data component and what the log may lose then: item "Deuteronomy" of
+//! What reaches the data component, and the losses of the log allowed then: item "Deuteronomy" of
 //! docs/protocols.
 //!
 //! Two small models. Two writers of a key log in the one order and install in the other (D3). The
@@ -16,15 +16,15 @@ fn step<S>(does: &'static str, act: fn(S) -> Option<S>) -> ScriptStep<S> {
 /// Writers 5 and 7 of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Installing {
-    /// The next position of the log, and those of both records; 0 before they are logged.
+    /// The next position of the log, and the positions of both records; 0 before they are logged.
     next: u8,
     logged: [u8; 2],
-    /// The newest version that was put into the table.
+    /// The newest version put into the table.
     newest: u8,
     /// A writer that finds a younger version aborts.
     committed: [bool; 2],
     ended: [bool; 2],
-    /// What the data component keeps: a version, and the position of its record.
+    /// The content of the data component: a version, and the position of the version's record.
     kept: (u8, u8),
     applied: [bool; 2],
 }
@@ -48,7 +48,7 @@ fn install(s: Installing, at: usize) -> Option<Installing> {
     Some(next)
 }
 
-/// Applies what is committed, in the order of the log.
+/// Applies committed writes, in the order of the log.
 fn apply(s: Installing, by_lsn: bool) -> Option<Installing> {
     let waits = |at: &usize| s.committed[*at] && !s.applied[*at];
     let at = (0..2).filter(waits).min_by_key(|at| s.logged[*at])?;
@@ -108,7 +108,7 @@ fn installing(by_lsn: bool) -> Outcome {
     })
 }
 
-/// A transaction with a part, seen by the proxy before its commit.
+/// A transaction with a part, seen by the proxy before the commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Truncating {
     waits: bool,

@@ -1,9 +1,9 @@
-//! When something may leave memory: item "Deuteronomy" of docs/protocols.
+//! When versions and entries may leave memory: item "Deuteronomy" of docs/protocols.
 //!
-//! Four small models. A version leaves the table when the data component holds it (D6). An old
-//! version is dropped when no transaction needs it (D9). A fetch that ends late does not come back
-//! as the newest version (D11). An entry of the transaction table is used again when nothing is
-//! lost with it (D12, of which the paper says nothing).
+//! Four small models. A version leaves the table when the data component holds the version (D6). An
+//! old version is dropped when no transaction needs it (D9). A fetch that ends late does not come
+//! back as the newest version (D11). An entry of the transaction table is used again when nothing
+//! is lost with the entry (D12, on which the paper is silent).
 
 use super::ITEM;
 use super::scripts::{Script, ScriptStep, Scripts};
@@ -18,7 +18,7 @@ fn step<S>(does: &'static str, act: fn(S) -> Option<S>) -> ScriptStep<S> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Held {
     in_table: bool,
-    /// Noted: the data component holds it.
+    /// Noted: the data component holds the version.
     noted: bool,
     applied: bool,
     missed: bool,
@@ -59,7 +59,7 @@ fn held(notes_first: bool) -> Outcome {
     })
 }
 
-/// A clock, and one transaction that needs the version before the one that is written.
+/// A clock, and one transaction that needs the version before the written version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Active {
     clock: u8,
@@ -67,7 +67,8 @@ struct Active {
     ts: u8,
     /// The timestamp of the newer version; 0 before it is written.
     newer: u8,
-    /// What the collector has loaded, and what it takes for the oldest active timestamp.
+    /// The clock as loaded by the collector, and the oldest active timestamp in the collector's
+    /// view.
     upper: u8,
     oldest: u8,
     has_older: bool,
@@ -158,7 +159,7 @@ fn fetching(checks_number: bool) -> Outcome {
         step("writes and commits", |s: Fetching| {
             Some(Fetching { new_in_table: true, is_written: true, ..s })
         }),
-        // The proxy holds it back while T10 is active.
+        // The proxy holds the version back while T10 is active.
         step("is applied", |s: Fetching| s.t10_ended.then_some(Fetching { in_data: 20, ..s })),
         step("is dropped with all versions", |s: Fetching| {
             let (old_in_table, new_in_table, drops) = (false, false, s.drops + 1);
@@ -207,13 +208,13 @@ enum EntryOf {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Entry {
     entry: EntryOf,
-    /// T5's version is in its list.
+    /// T5's version is in the version list.
     in_list: bool,
     is_latched: bool,
     found: bool,
     /// R takes T5 for committed.
     taken: bool,
-    /// T5's record is durable, and R knows that it has to be.
+    /// T5's record is durable, and R knows that the record has to be.
     is_durable: bool,
     waits_for_it: bool,
     answered: bool,
@@ -235,12 +236,12 @@ const ENTRY: Entry = Entry {
 const ABORTED: &str = "no version of an aborted transaction is taken for committed";
 const LOST: &str = "what an answered reader has read is durable";
 
-/// R looks at the entry of the version that it has found.
+/// R looks at the entry of the version found.
 fn look(s: Entry) -> Option<Entry> {
     let taken = Entry { taken: true, is_latched: false, ..s };
     match s.entry {
         _ if !s.found => None,
-        // It waits, without the latch, and looks again.
+        // R waits, without the latch, and looks again.
         EntryOf::Active => None,
         EntryOf::Committed => Some(Entry { waits_for_it: true, ..taken }),
         EntryOf::Free | EntryOf::Other => Some(taken),
@@ -256,8 +257,8 @@ fn aborting(frees_first: bool, without_latch: bool) -> Outcome {
     let claim = step("claims the entry", |s: Entry| {
         (s.entry == EntryOf::Free).then_some(Entry { entry: EntryOf::Other, ..s })
     });
-    // Under the latch R finds the version and looks at the entry; if that is active, R has found
-    // nothing yet.
+    // Under the latch R finds the version and looks at the entry; if the entry is active, R has
+    // found nothing yet.
     let both = step("finds the version and looks at its entry", |s: Entry| {
         look(Entry { found: s.in_list, ..s })
     });

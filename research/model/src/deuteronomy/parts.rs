@@ -1,10 +1,9 @@
-//! Transactions in parts, and the point from which redo begins: item "Deuteronomy" of
-//! docs/protocols.
+//! Transactions in parts, and the point where redo begins: item "Deuteronomy" of docs/protocols.
 //!
-//! One stream. T logs a part, then its record, which it hands to the proxy. A checkpoint makes
-//! stable what the data component holds, with a resume point. After a power cut redo begins there.
-//! Promise: T is redone with its part, unless the data component holds it. Left out: what becomes
-//! durable when; here all that is logged is.
+//! One stream. T logs a part, then its record, and hands the record to the proxy. A checkpoint
+//! makes the content of the data component stable, with a resume point. After a power cut redo
+//! begins at the resume point. Promise: T is redone with its part, unless the data component holds
+//! T. Left out: the times of durability; here everything logged is durable.
 
 use super::ITEM;
 use super::scripts::{ScriptStep, Scripts};
@@ -19,15 +18,15 @@ struct Stream {
     end: u8,
     /// T's announcement.
     holding: u8,
-    /// Where T's part begins; 0 before that.
+    /// The start of T's part; 0 before the part is logged.
     part: u8,
     has_record: bool,
-    /// In the inbox, and not yet taken out of it.
+    /// In the inbox, and not yet taken out.
     in_inbox: bool,
     /// Taken out of the inbox, and not applied.
     is_waiting: bool,
     is_applied: bool,
-    /// What the checkpoint has loaded.
+    /// The bound loaded by the checkpoint.
     bound: u8,
     resume: u8,
     is_stable: bool,
@@ -40,11 +39,11 @@ enum PartRule {
     Built,
     /// A transaction announces nothing before its first part.
     HoldsNothing,
-    /// It withdraws the announcement before it has handed its record over.
+    /// A transaction withdraws the announcement before it has handed its record over.
     WithdrawsFirst,
     /// The announcements are looked at after the inbox.
     InboxFirst,
-    /// The resume point is below records that wait, not below their parts.
+    /// The resume point is below waiting records, not below their parts.
     BelowRecords,
 }
 
@@ -104,7 +103,7 @@ fn checkpoint(rule: PartRule) -> Vec<ScriptStep<Stream>> {
 }
 
 fn parts(rule: PartRule) -> Outcome {
-    // Two checkpoints, of which the second may find applied what the first has left waiting.
+    // Two checkpoints: the second may find applied what the first has left waiting.
     let twice = checkpoint(rule).into_iter().chain(checkpoint(rule)).collect();
     let other = step("logs a record", |s| alive(s, Stream { end: s.end + 1, ..s }));
     explore(Scripts {

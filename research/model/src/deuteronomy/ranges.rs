@@ -1,12 +1,13 @@
 //! Scans beside writers, a proxy and an evictor: item "Scans" of docs/protocols.
 //!
-//! One key, which has no version at first, and a scan of a range that it lies in. The scan notes
-//! its range, takes the keys of the index, then those of the data component, and reads by the rule
-//! for single keys what was in the index. One that ends early, with this key as its last row, ends
-//! its note there. A writer has its key in the index before its version is in the table, and looks
-//! for noted scans afterwards. One promise: a scan that commits has returned the newest committed
-//! version below its timestamp, or none if there is none. Left out: weak memory, bounds, limits. As
-//! in the code, keys enter and leave under the latch of their bucket; a scan takes them without it.
+//! One key, at first without a version, and a scan of a range that contains the key. The scan notes
+//! its range, takes the keys of the index, then the keys of the data component, and reads the keys
+//! from the index by the rule for single keys. A scan that ends early, with the key as its last
+//! row, ends its note at the key. A writer has its key in the index before its version is in the
+//! table, and looks for noted scans afterwards. One promise: a scan that commits has returned the
+//! newest committed version below its timestamp, or none if there is none. Left out: weak memory,
+//! bounds, limits. As in the code, keys enter and leave under the latch of their bucket; a scan
+//! takes the keys without the latch.
 
 mod cases;
 
@@ -15,18 +16,18 @@ pub use cases::cases;
 use crate::check::Protocol;
 use stateright::{Model, Property};
 
-/// What runs.
+/// The parties that run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Party {
     /// A transaction with this timestamp that writes the key.
     Inserts(u8),
-    /// One that aborts in the end.
+    /// A transaction with this timestamp that writes the key and aborts in the end.
     InsertsInVain(u8),
     /// A transaction with this timestamp that scans.
     Scans(u8),
     Applies,
     Evicts,
-    /// Drops notes that it takes for useless.
+    /// Drops notes that seem useless.
     Forgets,
 }
 
@@ -37,9 +38,9 @@ use Party::{Applies, Evicts, Forgets, Inserts, InsertsInVain, Scans};
 enum RangeStep {
     /// M1: the key enters the index. The latch is taken.
     Enter,
-    /// W4: its version is put in front. The latch is released.
+    /// W4: the key's version is put in front. The latch is released.
     PutInFront,
-    /// M2: it is taken out again if a younger transaction has scanned over the key.
+    /// M2: the version is taken out again if a younger transaction has scanned over the key.
     LookForScans,
     /// A transaction ends.
     Finish,
@@ -49,15 +50,15 @@ enum RangeStep {
     RaiseLastScan,
     /// N2: the keys of the index.
     TakeKeys,
-    /// N3: what the data component has.
+    /// N3: the version of the data component.
     ScanData,
     /// N4: the version is read.
     ReadVersion,
-    /// N5: the note ends with the key, if it has a version that the scan returns.
+    /// N5: the note ends with the key, if the key has a version that the scan returns.
     EndNote,
     /// The data component gets the newest committed version.
     ApplyNewest,
-    /// The key leaves table and index, if it is applied.
+    /// The key leaves table and index, if the key is applied.
     Evict,
     /// Notes are dropped.
     Forget,
@@ -73,15 +74,15 @@ use RangeStep::{
 struct RangeRules {
     scan: &'static [RangeStep],
     write: &'static [RangeStep],
-    /// Whether what was in the index, and has left the table, is asked for anew.
+    /// Whether a key taken from the index that has left the table is looked up again.
     asks_anew: bool,
-    /// Whether a version of the data component that is too new aborts a scan.
+    /// Whether a too new version of the data component aborts a scan.
     tells_version: bool,
     /// Whether a note is kept as long as a transaction below it is active.
     keeps_notes: bool,
     /// Whether a note that ends early still has the last key.
     keeps_last: bool,
-    /// Whether the proxy holds back what is younger than an active transaction.
+    /// Whether the proxy holds back versions younger than an active transaction.
     has_horizon: bool,
 }
 
@@ -114,7 +115,7 @@ struct PartyState {
     in_index: bool,
     /// The version that the data component had; 0 for none.
     in_data: u8,
-    /// The version that a scan returns; 0 for none.
+    /// The version returned by a scan; 0 for none.
     read: u8,
     ended: bool,
     committed: bool,
@@ -126,7 +127,7 @@ pub struct RangeState {
     parties: Vec<PartyState>,
     /// The party that holds the latch of the key's bucket.
     latched_by: Option<u8>,
-    /// In the table: timestamp, and whether it is committed; the newest last.
+    /// In the table: timestamp, and whether the version is committed; the newest last.
     versions: Vec<(u8, bool)>,
     /// Whether the table has a record of the key.
     present: bool,
@@ -134,7 +135,7 @@ pub struct RangeState {
     indexed: bool,
     last_read: u8,
     floor: u8,
-    /// The scans that are noted.
+    /// The noted scans.
     notes: Vec<u8>,
     last_scan: u8,
     data_component: u8,
@@ -154,7 +155,7 @@ impl Party {
 }
 
 impl RangeState {
-    /// Drops what was written at this timestamp.
+    /// Drops the version with this timestamp.
     fn take_out(&mut self, ts: u8) {
         self.versions.retain(|version| version.0 != ts);
     }
@@ -185,7 +186,7 @@ impl ScannedTable {
         step.filter(|_| !progress.ended)
     }
 
-    /// The oldest transaction that has not ended.
+    /// The oldest active transaction.
     fn oldest(&self, state: &RangeState) -> u8 {
         let active = self.parties.iter().zip(&state.parties).filter(|(_, p)| !p.ended);
         active.filter_map(|(party, _)| party.ts()).min().unwrap_or(u8::MAX)
@@ -204,7 +205,7 @@ impl ScannedTable {
         state.present && state.versions.iter().all(is_old)
     }
 
-    /// The version that a scan finds in the table, which has to be waited for; None if it has none.
+    /// The version that a scan finds in the table and has to wait for; None without a version.
     fn in_table(state: &RangeState, ts: u8) -> Option<(u8, bool)> {
         state.versions.iter().rev().find(|v| v.0 <= ts).copied()
     }
@@ -213,7 +214,7 @@ impl ScannedTable {
         let is_free = state.latched_by.is_none_or(|by| by as usize == at);
         match self.step(state, at) {
             None => false,
-            // A version in the table that has not ended is waited for.
+            // A version in the table of an active transaction is waited for.
             Some(ReadVersion) => {
                 let ts = self.parties[at].ts().unwrap_or(0);
                 let found = Self::in_table(state, ts);
@@ -330,8 +331,8 @@ impl ScannedTable {
         state.parties[at].next += 1;
     }
 
-    /// A scan that has returned another version than it should: its timestamp, what it has
-    /// returned, and what is there.
+    /// A scan that has returned a wrong version: the scan's timestamp, the version returned, and
+    /// the right version.
     fn wrong(&self, state: &RangeState) -> Option<(u8, u8, u8)> {
         self.parties.iter().zip(&state.parties).find_map(|(party, p)| {
             let (Scans(ts), true) = (*party, p.committed) else { return None };

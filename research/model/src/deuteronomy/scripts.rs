@@ -1,5 +1,5 @@
-//! Models whose parties each have a script: steps that are taken one after the other, each of which
-//! may have to wait. All interleavings are explored.
+//! Models of parties with a script each: steps taken in sequence, with waits. All interleavings are
+//! explored.
 
 use crate::check::Protocol;
 use stateright::{Model, Property};
@@ -9,9 +9,9 @@ use std::hash::Hash;
 /// A step of a script.
 #[derive(Debug)]
 pub(super) struct ScriptStep<S: 'static> {
-    /// What it does, in a few words.
+    /// The action in a few words.
     pub does: &'static str,
-    /// The state after it; None while it has to wait.
+    /// The state after the step; None while the party has to wait.
     pub act: fn(S) -> Option<S>,
 }
 
@@ -23,11 +23,11 @@ pub(super) type Script<S> = (&'static str, Vec<ScriptStep<S>>);
 pub(super) struct Scripts<S: 'static> {
     pub initial: S,
     pub scripts: Vec<Script<S>>,
-    /// The promise, and whether a state keeps it.
+    /// The promise, and whether a state keeps the promise.
     pub promise: (&'static str, fn(&S) -> bool),
-    /// What is wrong in a state that does not.
+    /// The fault in a state that breaks the promise.
     pub verdict: &'static str,
-    /// What some state shows, or the promise would mean nothing.
+    /// A property of some state, without which the promise would mean nothing.
     pub reaches: (&'static str, fn(&S) -> bool),
 }
 
@@ -35,11 +35,11 @@ pub(super) struct Scripts<S: 'static> {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct ScriptsState<S> {
     shared: S,
-    /// By party, the next step of its script.
+    /// By party, the next step of the script.
     next: Vec<u8>,
 }
 
-/// What models of this kind share.
+/// The bounds of the states of these models.
 pub(super) trait Shared: Copy + Debug + Eq + Hash + Send + Sync + 'static {}
 
 impl<S: Copy + Debug + Eq + Hash + Send + Sync + 'static> Shared for S {}

@@ -1,22 +1,22 @@
-//! What an acknowledgement waits for, and what the data component may hold, over two streams: item
-//! "Deuteronomy" of docs/protocols.
+//! The waits of an acknowledgement, and the content allowed in the data component, over two
+//! streams: item "Deuteronomy" of docs/protocols.
 //!
-//! U logs in stream 1. T reads what U has written and logs in stream 2. R reads what T has written.
-//! Streams are flushed when they like, R is answered when its rule says so, the proxy applies what
-//! its rule says, and the power fails. Promises: what an answered reader has read is there after
-//! the power cut, and the data component holds nothing else.
+//! U logs in stream 1. T reads U's write and logs in stream 2. R reads T's write. Streams are
+//! flushed at any time, R is answered when its rule says so, the proxy applies what its rule says,
+//! and the power fails. Promises: the versions that an answered reader has read are there after the
+//! power cut, and the data component holds nothing else.
 
 use super::ITEM;
 use crate::case::{Case, Rules};
 use crate::check::{Outcome, Protocol, explore};
 use stateright::{Model, Property};
 
-/// What is waited for.
+/// The rules of waiting.
 #[derive(Debug, Clone, Copy)]
 struct WaitRules {
-    /// A reader waits for the records that it has read from, not for what these depend on.
+    /// A reader waits for the records that it has read from, not for their dependencies.
     direct: bool,
-    /// The proxy applies a record that is durable, whatever it depends on.
+    /// The proxy applies a durable record, whatever its dependencies.
     applies_own: bool,
 }
 
@@ -62,7 +62,7 @@ const THERE: &str = "what an answered reader has read is there after a power cut
 const NOTHING_ELSE: &str = "the data component holds nothing that a power cut takes back";
 
 impl StreamsState {
-    /// Whether U's or T's record is part of what a power cut leaves now.
+    /// Whether U's or T's record survives a power cut now.
     fn lives(&self, at: usize) -> bool {
         self.durable[at] && (at == 0 || self.durable[0])
     }

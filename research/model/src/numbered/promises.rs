@@ -1,4 +1,4 @@
-//! What a power cut would leave, and what is promised of that.
+//! The state after a power cut, and the promises about the state.
 
 use super::{Marks, Numbered, ROWS, STREAMS, Scheme, State, Txn, members};
 
@@ -11,7 +11,7 @@ pub(crate) const RIGOROUS: &str =
     "what overwrites a row is recovered only with those that had read it";
 
 impl Numbered {
-    /// Whether the marks of these streams reach a number. Those in memory count while running.
+    /// Whether the marks of these streams reach a number. Marks in memory count while running.
     fn reached(state: &State, number: u8, lanes: u8, memory: bool) -> bool {
         members(lanes).all(|lane| {
             let stream = &state.streams[lane];
@@ -86,7 +86,7 @@ impl Numbered {
         })
     }
 
-    /// A transaction that has read what is lost, though it counts or was acknowledged.
+    /// A transaction that has read a lost write, though the reader counts or was acknowledged.
     pub(super) fn deceived(&self, state: &State) -> Option<(u8, u8)> {
         let counts = |n: u8, txn: &Txn| match self.written(txn) {
             0 => txn.answered,
@@ -99,7 +99,7 @@ impl Numbered {
         readers.find(|(_, source)| !self.live(state, *source))
     }
 
-    /// A row, its recovered writer, and the one that should be, if they differ.
+    /// A row, its recovered writer, and the right writer, if the two differ.
     pub(super) fn wrong_writer(&self, state: &State) -> Option<(usize, u8, u8)> {
         (0..ROWS).find_map(|row| {
             let lane = |n: u8| match self.scheme {
@@ -114,7 +114,7 @@ impl Numbered {
         })
     }
 
-    /// A transaction of which some records would count, and some would not.
+    /// A transaction with some records that would count, and some that would not.
     pub(super) fn halved(&self, state: &State) -> Option<u8> {
         Self::numbers(state).find(|n| {
             let written = self.written(&state.txns[*n as usize]);
@@ -123,7 +123,7 @@ impl Numbered {
         })
     }
 
-    /// A recovered transaction that overwrote a, and a lost one that had read what it overwrote.
+    /// A recovered transaction that overwrote a, and a lost reader of the overwritten version.
     pub(super) fn overtaken(&self, state: &State) -> Option<(u8, u8)> {
         let writers = &state.rows[0].writers;
         let pairs = writers.iter().enumerate().map(|(at, n)| (*n, at.checked_sub(1)));
@@ -144,7 +144,7 @@ impl Numbered {
         found.next()
     }
 
-    /// A transaction that waits for ever: nothing is left to do but to begin others.
+    /// A transaction that waits for ever: no action is left but to begin transactions.
     pub(super) fn unanswered(&self, state: &State) -> Option<u8> {
         let rests = state.txns.iter().all(Txn::is_filled);
         let flushed = (0..STREAMS).all(|lane| {

@@ -16,7 +16,7 @@ fn streams(set: u8) -> String {
 }
 
 impl Numbered {
-    /// What a transaction that runs in one step has done.
+    /// Describes a transaction that has run in one step.
     fn whole(&self, txn: &Txn) -> String {
         let Program { reads, writes } = txn.program;
         let what = match (reads, writes) {

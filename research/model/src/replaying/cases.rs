@@ -60,7 +60,7 @@ pub fn cases() -> Vec<Case> {
 }
 
 /// Algorithms 3 and 4: RLV is raised after a record was run. Dead records are skipped, to keep E1
-/// out, and whether replay ends is checked by E2 only.
+/// out, and only E2 checks whether replay ends.
 fn as_printed(workers: usize) -> Replay {
     Replay {
         counted: Counted::Transactions,

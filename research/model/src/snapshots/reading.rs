@@ -1,6 +1,6 @@
-//! Reading a row while it is overwritten, without waiting. One row of two words; a writer runs
-//! three transactions that overwrite it, one after the other; a reader whose snapshot holds version
-//! 0 reads the row again and again. A writer may lock the row and leave it as it is.
+//! Reads of a row during overwrites, without waits. One row of two words; a writer runs three
+//! transactions that overwrite the row, one after the other; a reader whose snapshot holds version
+//! 0 reads the row again and again. A writer may lock the row and leave it unchanged.
 
 use crate::case::{Case, Rules};
 use crate::check::{Outcome, Protocol, explore};
@@ -15,7 +15,7 @@ enum WriterStep {
     /// Sets the lock bit of the row's version word.
     Lock,
     /// Keeps the version. Only the first transaction has to: no snapshot holds version 1, unless
-    /// there is a later one.
+    /// there is a later snapshot.
     Keep,
     /// Changes a word of the row.
     Change(u8),
@@ -32,13 +32,13 @@ enum ReaderStep {
     CopyWord(u8),
     /// Loads the version word again.
     LoadAgain,
-    /// If the row was locked, takes the last version that was kept, if it has the version word that
-    /// was loaded first.
+    /// If the row was locked, takes the last kept version, if its version word is the first one
+    /// loaded.
     Look,
     /// If the row was locked, loads the version word a third time: another transaction may have
     /// kept a later version before the reader looked.
     LoadAfterLook,
-    /// Takes the copy, if the version word is as it was, or begins again.
+    /// Takes the copy, if the version word is unchanged, or begins again.
     Accept,
 }
 
@@ -50,7 +50,7 @@ use WriterStep::{Change, Keep, Lock, Unlock};
 struct Order {
     writer: &'static [WriterStep],
     reader: &'static [ReaderStep],
-    /// Whether the reader takes the version that was kept last, whatever its version word.
+    /// Whether the reader takes the last kept version, whatever its version word.
     takes_any: bool,
 }
 
@@ -79,15 +79,15 @@ pub struct State {
     word: Word,
     /// The version of each word of the row.
     row: [u8; 2],
-    /// The versions that were kept, the last one last.
+    /// The kept versions, the last one last.
     kept: Vec<u8>,
     writer: u8,
     reader: u8,
-    /// What the reader has loaded and copied.
+    /// The word loaded and the copy made by the reader.
     seen: Word,
     copied: [u8; 2],
     again: Word,
-    /// What the reader has found; `None` before that.
+    /// The version found by the reader; `None` before.
     found: Option<[u8; 2]>,
 }
 
@@ -98,13 +98,13 @@ pub enum Action {
     Write,
     /// The transaction does not keep the version.
     Skip,
-    /// The transaction unlocks the row as it was.
+    /// The transaction unlocks the unchanged row.
     Abort,
     /// The next step of the reader.
     Read,
 }
 
-/// The reader has found no version; none has this number.
+/// The reader has found no version; no version has this number.
 const NOTHING: u8 = u8::MAX;
 
 const WHOLE: &str = "a reader finds the whole row, in the version that its snapshot holds";
@@ -137,7 +137,7 @@ impl Reading {
             Load => {
                 (state.seen, state.found) = (state.word, None);
                 if state.seen.version > 0 {
-                    // Behind the link, version 0 is the last one.
+                    // Behind the link, version 0 is the last.
                     let first = state.kept.first().map_or(NOTHING, |version| *version);
                     self.find(state, [first; 2]);
                 }

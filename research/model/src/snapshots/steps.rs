@@ -20,12 +20,12 @@ impl Snapshots {
         self.order.mistake == Some(mistake)
     }
 
-    /// The place of a step of readers, if they have it.
+    /// The place of a step that readers have.
     pub(super) fn position(&self, step: ReaderStep) -> u8 {
         self.order.reader.iter().position(|it| *it == step).expect("readers have it") as u8
     }
 
-    /// Whether a reader that has published a snapshot waits for what it holds.
+    /// Whether a reader that has published a snapshot waits for the commits in the snapshot.
     pub(super) fn is_opening(&self, reader: &Reader) -> bool {
         reader.next >= PUBLISHED && reader.next < self.position(Read(0))
     }
@@ -75,8 +75,8 @@ impl Snapshots {
         state.writers[at] = writer;
     }
 
-    /// The newest open snapshot, if it serves a reader: it was opened after the reader asked, or it
-    /// is the last one and nothing was overwritten since.
+    /// The newest open snapshot, if the snapshot serves a reader: it was opened after the reader's
+    /// request, or it is the last one and nothing was overwritten since.
     fn shared(&self, state: &State, reader: &Reader) -> Option<Reader> {
         let newest = *state.open().max_by_key(|open| open.number)?;
         let is_last = newest.number == state.opened || self.makes(Mistake::SharesAny);
@@ -84,8 +84,8 @@ impl Snapshots {
         serves.then_some(newest)
     }
 
-    /// Whether a reader can share a snapshot now, of which, with the snapshot's number, this is
-    /// true.
+    /// Whether a reader can share a snapshot now, and `is_so` is true of the reader and of the
+    /// snapshot's number.
     pub(super) fn may_share(&self, state: &State, is_so: fn(&Reader, u8) -> bool) -> bool {
         let asks = |reader: &Reader| {
             self.reader_step(reader) == Some(Open)

@@ -12,7 +12,7 @@ fn program(reads: &[u8], writes: Option<u8>, stream: u8) -> TicTocProgram {
     TicTocProgram { reads: [reads.first().copied(), reads.get(1).copied()], writes, stream }
 }
 
-/// Every multiset of three of these: the numbering of transactions does not matter.
+/// Every multiset of three of these programs: the numbering of transactions does not matter.
 fn threes() -> Vec<Vec<TicTocProgram>> {
     let all = [
         program(&[A], Some(B), 0),
@@ -36,8 +36,8 @@ fn threes() -> Vec<Vec<TicTocProgram>> {
     sets
 }
 
-/// A gap between four: T1 reads a, and later b; T2 overwrites a; T3 reads that, and misses k; T4
-/// inserts k, having read b, which T1 reads from another.
+/// A gap between four: T1 reads a, and later misses k; T2 overwrites a; T3 reads a, and misses k;
+/// T4 inserts k.
 fn around_a_gap() -> Vec<Vec<TicTocProgram>> {
     let inserts = program(&[], Some(K), 1);
     let reads = |row| program(&[A, row], None, 0);

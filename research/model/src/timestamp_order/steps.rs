@@ -22,7 +22,7 @@ impl OrderState {
         matches!(txn.accesses[usize::from(txn.at)], OrderedAccess::Read(_))
     }
 
-    /// Whether an earlier transaction than `ts` has the row marked, and has not written it.
+    /// Whether an earlier transaction than `ts` has marked the row, and has not written the row.
     fn is_before(&self, row: usize, ts: u8) -> bool {
         let row = &self.rows[row];
         if row.marked == 0 || row.marked == SWEEPER {
@@ -37,7 +37,7 @@ impl OrderState {
         marked != 0 && usize::from(marked) != number + 1
     }
 
-    /// Whether a transaction cannot go on before another one does.
+    /// Whether a transaction has to wait for another transaction's step.
     pub(super) fn waits(&self, number: usize) -> bool {
         let txn = &self.txns[number];
         match txn.phase {
@@ -89,7 +89,7 @@ impl OrderState {
         let row = &self.rows[B];
         match self.sweeper {
             Background::Done => false,
-            // No transaction is below the version that is to be forgotten.
+            // No transaction is below the version to be forgotten.
             Background::First => {
                 let is_below = |ts: u8| ts != 0 && ts < row.version;
                 let runs = self.txns.iter().filter(|txn| txn.phase != OrderPhase::Over);
@@ -131,7 +131,7 @@ impl OrderState {
         self.next_access(number);
     }
 
-    /// Marks the row, if it may be written.
+    /// Marks the row, if the row may be written.
     fn mark(&mut self, model: &TimestampOrder, number: usize, row: usize) {
         let ts = self.txns[number].ts;
         let is_marked = self.is_others(row, number);
@@ -151,7 +151,7 @@ impl OrderState {
 }
 
 impl TimestampOrder {
-    /// Whether the log may have a later transaction before this one that writes what it has read.
+    /// Whether the log may have, before this transaction, a later writer of a row that was read.
     pub(super) fn is_late(&self, state: &OrderState, number: usize) -> bool {
         let txn = &state.txns[number];
         let is_changed = |row: usize, found: u8| {
@@ -264,7 +264,7 @@ impl TimestampOrder {
         state.take(number, row);
     }
 
-    /// Enters the current epoch, and asks whether the transaction's own is closed.
+    /// Enters the current epoch, and asks whether the transaction's own epoch is closed.
     fn enter(&self, state: &mut OrderState, number: usize) {
         let asks_first = self.mistake == Some(OrderMistake::AskBeforeEntering);
         let is_closed = state.txns[number].epoch <= state.closed;

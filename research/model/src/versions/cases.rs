@@ -28,13 +28,13 @@ const MODIFY: Accesses = &[READ_A, MARK_A];
 /// Marks first, and reads later.
 const MARK_B_READ_A: Accesses = &[MARK_B, READ_A];
 
-/// Each in a session of its own.
+/// Each transaction in a session of its own.
 fn at_once(accesses: &[Accesses]) -> Vec<VersionsProgram> {
     let each = accesses.iter().enumerate();
     each.map(|(slot, accesses)| VersionsProgram { slot: slot as u8, accesses }).collect()
 }
 
-/// The first two one after another in a session, the others at once.
+/// The first two transactions in sequence in a session, the rest at once.
 fn in_sessions(accesses: &[Accesses]) -> Vec<VersionsProgram> {
     let each = accesses.iter().enumerate();
     let slot = |at: usize| at.saturating_sub(1) as u8;
@@ -122,7 +122,7 @@ fn committing() -> Vec<Case> {
     ]
 }
 
-/// Readers, writers, and those that are both.
+/// Readers, writers, and transactions that read and write.
 fn mixed() -> Vec<Vec<VersionsProgram>> {
     vec![
         at_once(&[READ_A_WRITE_B, READ_B_WRITE_A, READ_BOTH]),
@@ -134,7 +134,7 @@ fn mixed() -> Vec<Vec<VersionsProgram>> {
     ]
 }
 
-/// Writers of one row, and readers that they may end.
+/// Writers of one row, and readers that the writers may end.
 fn on_one_row() -> Vec<Vec<VersionsProgram>> {
     vec![at_once(&[READ, MODIFY, WRITE]), in_sessions(&[READ, READ_A_WRITE_B, WRITE])]
 }

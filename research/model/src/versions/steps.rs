@@ -25,7 +25,7 @@ impl Versions {
         match txn.phase {
             Announce => {
                 state.slots[slot].reads = SlotReads::Bound(state.clock);
-                // Of interest only where transactions may be ended: fewer states.
+                // Needed only where transactions may be ended: fewer states.
                 own.bound = if self.rules.is_short { state.clock } else { 0 };
                 own.phase = ReadClock;
             }
@@ -92,7 +92,7 @@ impl Versions {
         self.conclude(txn);
     }
 
-    /// The phase of an access, or what follows the last one.
+    /// The phase of an access, or the phase after the last access.
     fn access(&self, txn: &VersionsTxn, at: u8) -> VersionsPhase {
         match txn.program.accesses.get(usize::from(at)) {
             Some(Access::Read(_)) => Look(at),
@@ -103,8 +103,8 @@ impl Versions {
         }
     }
 
-    /// Looks at the slot that has a row marked. If its transaction is about to commit at a
-    /// timestamp that counts, or may be, it looks again at the mark.
+    /// Looks at the slot that has marked a row. Looks at the mark again if the slot's transaction
+    /// commits, or may commit, at a timestamp that counts.
     fn ask(&self, state: &mut VersionsState, number: usize, at: u8) {
         let txn = &mut state.txns[number];
         let waits = match state.slots[usize::from(txn.owner)].commits {
@@ -134,7 +134,7 @@ impl Versions {
         txn.phase = self.access(txn, at + 1);
     }
 
-    /// Whether a transaction was ended, or one that has begun at the same time in its slot.
+    /// Whether the transaction, or another one begun at the same time in its slot, was ended.
     fn has_ended(&self, txn: &VersionsTxn, ended: SlotReads) -> bool {
         match ended {
             SlotReads::Idle => false,
@@ -158,7 +158,7 @@ impl Versions {
         txn.phase = self.access(txn, at + 1);
     }
 
-    /// Whether it is late by now.
+    /// Whether the transaction is late by now.
     pub(super) fn is_late(&self, state: &VersionsState, txn: &VersionsTxn) -> bool {
         let is_changed = |row: u8| {
             let row = usize::from(row);
@@ -178,7 +178,7 @@ impl Versions {
         }
     }
 
-    /// What follows when the holder of a row was found not to matter.
+    /// The phase after the holder of a row was found not to matter.
     fn behind_holder(&self, txn: &VersionsTxn, row: u8) -> VersionsPhase {
         match self.has(VersionsMistake::VersionBeforeHolder) {
             true => self.validation(txn, row + 1),
@@ -186,7 +186,7 @@ impl Versions {
         }
     }
 
-    /// What it has read of a row is not what it would read at its timestamp.
+    /// The version read of a row differs from the version at the transaction's timestamp.
     fn conflict(&self, txn: &mut VersionsTxn, row: u8) {
         match self.rules.isolation {
             Isolation::Serializable => (txn.decision, txn.phase) = (Decision::Failed, Unmark),
@@ -230,7 +230,7 @@ impl Versions {
         };
     }
 
-    /// Decides about a transaction that has no step left at which it may fail.
+    /// Decides about a transaction without a step left at which the transaction may fail.
     fn conclude(&self, txn: &mut VersionsTxn) {
         let is_validated = match txn.phase {
             FindReaders => true,
@@ -265,7 +265,7 @@ impl Versions {
         txn.phase = Install;
     }
 
-    /// Drops the versions that ended at or before all that transactions, now or later, read as of.
+    /// Drops the versions that ended at or before every timestamp of present and later reads.
     pub(super) fn drop_versions(&self, state: &mut VersionsState) {
         let lowest = state.slots.iter().fold(state.clock, |lowest, slot| match slot.reads {
             reads if reads == slot.ended => lowest,
@@ -285,12 +285,12 @@ fn row_of(txn: &VersionsTxn, at: u8) -> u8 {
     }
 }
 
-/// Whether a row is validated: what it overwrites no other one can have changed.
+/// Whether a row is validated: no other transaction can have changed a row to be overwritten.
 fn validates(txn: &VersionsTxn, row: u8) -> bool {
     txn.found[usize::from(row)] != FoundVersion::Unread && txn.program.writes() != Some(row)
 }
 
-/// Looks at the mark of a row, and goes on to the phase for what it finds.
+/// Looks at the mark of a row, and goes on to the phase for the mark.
 fn look(state: &mut VersionsState, number: usize, marked: VersionsPhase, unmarked: VersionsPhase) {
     let txn = &mut state.txns[number];
     let row = match txn.phase {
@@ -315,7 +315,8 @@ impl VersionsState {
         txn.phase = Unmark;
     }
 
-    /// Overwrites a row that is not kept, and ends all that read as of a lower timestamp.
+    /// Overwrites a row without keeping the old version, and ends all readers as of a lower
+    /// timestamp.
     pub(super) fn end_readers(&mut self, number: usize) {
         let txn = &mut self.txns[number];
         txn.keeps = false;

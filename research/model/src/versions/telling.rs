@@ -17,7 +17,7 @@ fn tell_holder(state: &VersionsState, row: usize) -> String {
     state.rows[row].marked.map_or("unmarked".into(), holder)
 }
 
-/// The transaction that runs in a slot, or ran there last.
+/// The transaction that runs in a slot, or the last that ran there.
 fn running_in(state: &VersionsState, slot: u8) -> String {
     let of_slot = |txn: &&VersionsTxn| txn.program.slot == slot;
     let in_slot = state.txns.iter().enumerate().filter(|(_, txn)| of_slot(txn));

@@ -47,7 +47,7 @@ fn a_factor_holds_if_all_of_the_interval_is_within_a_fifth() {
         (7.0, 8.5, Level::Holds),
         (6.66, 9.6, Level::Undecided),
         (8.0 / 1.2, 9.61, Level::Undecided),
-        // Before, an interval held if it only met the band.
+        // Under an earlier rule, meeting the band was enough.
         (5.0, 6.7, Level::Undecided),
         (9.5, 12.0, Level::Undecided),
         (0.9, 9.0, Level::Undecided),
@@ -76,21 +76,21 @@ fn a_factor_holds_if_all_of_the_interval_is_within_a_fifth() {
     assert!(matches!(of_factor(&spread(1.01, 6.66), 8.0), Level::InPart(_)));
 }
 
-/// The band of a small factor does not contain 1, or no difference would be one.
+/// The band of a small factor does not contain 1, or no difference would be a difference.
 #[test]
 fn no_difference_is_no_factor() {
     assert_eq!(of_factor(&spread(0.99, 1.02), 1.19), Level::Fails);
     assert_eq!(of_factor(&spread(1.0, 1.2), 1.19), Level::Undecided);
     assert_eq!(of_factor(&spread(1.05, 1.42), 1.19), Level::Holds);
     assert!(matches!(of_factor(&spread(1.01, 1.04), 1.19), Level::InPart(_)));
-    // A hundredth is none: the claim is equality.
+    // A hundredth is no difference: the claim is equality.
     assert_eq!(of_factor(&spread(0.9, 1.1), 1.01), Level::Holds);
     assert_eq!(of_factor(&spread(1.06, 1.24), 1.01), Level::Undecided);
     assert_eq!(of_factor(&spread(0.9, 1.1), 1.0), Level::Holds);
     assert_eq!(of_factor(&spread(1.3, 1.4), 1.0 / 1.01), Level::Fails);
 }
 
-/// Intervals that held as `about 1` because they met the band, or came near it.
+/// Intervals at or near the band that once held as `about 1`.
 #[test]
 fn noise_helps_no_claim_of_equality() {
     let measured = |low, median, high| of_same(&Spread { low, median, high, count: 4 });
@@ -114,7 +114,7 @@ fn one_run_decides_nothing() {
         assert_eq!(of_cost(&Spread::one(value), 8.0), Level::Undecided);
         assert_eq!(of_fall(&Spread::one(value)), Level::Undecided);
     }
-    // Two that agree are enough.
+    // Two runs that agree are enough.
     let two = Spread { count: 2, ..Spread::one(8.0) };
     assert_eq!(of_factor(&two, 8.0), Level::Holds);
 }
@@ -124,7 +124,7 @@ fn limits_hold_up_to_the_bound_itself() {
     let least = |low, high| of_band(&spread(low, high), 1.0, f64::INFINITY);
     assert_eq!(least(1.0, 9.0), Level::Holds);
     assert_eq!(least(0.999, 9.0), Level::Undecided);
-    // A scheme that is slower in the median is not `at least as fast`.
+    // A scheme slower in the median is not `at least as fast`.
     assert_eq!(least(0.803, 1.15), Level::Undecided);
     assert_eq!(least(0.8, 0.999), Level::Fails);
     let most = |low, high| of_band(&spread(low, high), 0.0, 1.3);
@@ -151,7 +151,7 @@ fn a_fall_is_a_twentieth_at_least() {
     assert_eq!(of_fall(&spread(0.5, 1.0 / 1.05)), Level::Holds);
     assert_eq!(of_fall(&spread(0.5, 0.953)), Level::Undecided);
     assert_eq!(of_fall(&spread(0.8, 1.2)), Level::Undecided);
-    // A fall of a fiftieth is none, however often it is measured.
+    // A fall of a fiftieth is no fall, however often measured.
     assert_eq!(of_fall(&spread(0.971, 0.981)), Level::Fails);
     assert_eq!(of_fall(&spread(0.979, 1.02)), Level::Fails);
     assert_eq!(of_fall(&spread(1.01, 1.2)), Level::Fails);
@@ -171,8 +171,8 @@ fn a_missing_run_keeps_a_claim_from_holding_in_full() {
     assert_eq!(of(&[yes], true), Verdict::SimulatedOnly);
 }
 
-/// Two series on devices, with these shares of their bandwidth: a ratio of `ratio` between
-/// `devices` and one.
+/// The basis of a ratio between series on `devices` devices and on one. The second series uses the
+/// share `one` of the bandwidth.
 fn replayed(devices: f64, one: f64, ratio: f64) -> Basis {
     let run = |series: &str| Run {
         group: "YCSB",
@@ -196,14 +196,14 @@ fn replayed(devices: f64, one: f64, ratio: f64) -> Basis {
     check.basis(&View { experiment: &experiment, data: &data }, None)
 }
 
-/// Ratios of recovery that held, though they are those of the devices: 2.05 from two, 4.54 from
-/// four. What recovery reads beyond the log keeps its rate below three quarters.
+/// Ratios of recovery that held, though the devices' own: 2.05 from two, 4.54 from four. Reading
+/// beyond the log keeps the rate below three quarters.
 #[test]
 fn the_ratio_of_the_devices_is_arithmetic_of_the_throttle() {
     assert_eq!(replayed(2.0, 0.7, 2.05), Basis::Throttle);
     assert_eq!(replayed(4.0, 0.65, 4.54), Basis::Throttle);
     assert_eq!(replayed(2.0, 0.9, 1.7), Basis::Throttle);
-    // Limited by something else than the devices.
+    // The devices are not the limit.
     assert_eq!(replayed(4.0, 0.7, 2.0), Basis::Tested);
     assert_eq!(replayed(2.0, 0.4, 2.05), Basis::Tested);
 }
@@ -212,7 +212,7 @@ fn the_ratio_of_the_devices_is_arithmetic_of_the_throttle() {
 fn series_are_limited_from_three_quarters_on_or_from_half_if_alike() {
     assert!(are_limited(&[0.75, 1.0]) && !are_limited(&[0.74, 1.0]));
     assert!(are_limited(&[0.5, 0.6]) && !are_limited(&[0.49, 0.5]) && !are_limited(&[0.5, 0.61]));
-    // One series is like no other.
+    // A single series cannot be alike.
     assert!(are_limited(&[0.75]) && !are_limited(&[0.74]));
 }
 
@@ -244,7 +244,7 @@ fn what_is_not_as_claimed_says_why_and_nothing_else_does() {
     assert_eq!(note(both(), Basis::Throttle, above), None);
 }
 
-/// What throttled devices do not limit says how far each series is from their limit.
+/// A note on a ratio not limited by devices has each series' share of the devices' limit.
 #[test]
 fn a_ratio_that_devices_do_not_explain_says_what_they_are_used_for() {
     let run = |series: &str| Run {
@@ -272,7 +272,7 @@ fn a_ratio_that_devices_do_not_explain_says_what_they_are_used_for() {
     );
     let text = reason(1000.0);
     assert!(text.starts_with("devices limit neither here"));
-    // Which is no cause.
+    // A missing limit is no cause.
     assert!(text.ends_with("; not examined"), "{text}");
     let beside = |check: Check| {
         let series = vec![("fast", 1.0, 100.0), ("slow", 1.0, 1000.0)];
@@ -282,7 +282,7 @@ fn a_ratio_that_devices_do_not_explain_says_what_they_are_used_for() {
     assert_eq!(beside(Check::new(|_| None).not_by(|_| Some("threads".to_string()))), "threads");
     let apart = beside(Check::new(|_| None).measured_apart());
     assert!(apart.ends_with("a separate measurement of the cause"), "{apart}");
-    // Where the run shows it, that is said.
+    // A cause shown by the run comes first.
     let shown = Check::new(|_| None).measured_apart().not_by(|_| Some("threads".to_string()));
     assert_eq!(beside(shown), "threads");
 }

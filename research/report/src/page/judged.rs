@@ -1,4 +1,4 @@
-//! What the page and the JSON say of an experiment's findings.
+//! The words of the page and the JSON on an experiment's findings.
 
 use super::prose;
 use crate::data::{Data, View};
@@ -9,11 +9,11 @@ use crate::judge::{
 use crate::svg::escape;
 use std::fmt::Write;
 
-/// An experiment with its findings.
+/// An experiment with the findings.
 pub(super) struct Judged<'a> {
     pub view: View<'a>,
     pub findings: Vec<(Basis, Option<Finding>)>,
-    /// Why a result is not what is claimed, for each finding.
+    /// Why a result differs from the claim, for each finding.
     pub notes: Vec<Option<Note>>,
     pub verdict: Verdict,
 }
@@ -27,7 +27,7 @@ impl<'a> Judged<'a> {
             (check.basis(&view, finding.as_ref()), finding)
         };
         let findings: Vec<_> = experiment.checks.iter().map(look).collect();
-        // What is simulated counts nowhere; the page lists what the model leaves out.
+        // Simulated results count nowhere; the page lists the omissions of the model.
         let is_due = |note: &Note| !experiment.is_simulated() || note.text != NOT_EXAMINED;
         let note = |(check, (basis, finding)): (&Check, &(Basis, Option<Finding>))| {
             check.note(&view, *basis, finding.as_ref()?).filter(is_due)
@@ -37,7 +37,7 @@ impl<'a> Judged<'a> {
         Judged { view, findings, notes, verdict }
     }
 
-    /// The verdict over the claims, and how many of them are undecided.
+    /// The verdict over the claims, and the number of undecided claims.
     pub fn claims(&self) -> String {
         let is_open = |(basis, finding): &&(Basis, Option<Finding>)| {
             let level = finding.as_ref().map(|found| found.level);
@@ -57,14 +57,14 @@ impl<'a> Judged<'a> {
         Some(format!("{held} of {all} hold"))
     }
 
-    /// What is said of the claims, and of our expectations if there are any.
+    /// The words on the claims, and on our expectations if there are any.
     pub fn words(&self) -> Vec<String> {
         let own = self.expectations().map(|own| format!("own expectations: {own}"));
         [format!("claims: {}", self.claims())].into_iter().chain(own).collect()
     }
 }
 
-/// The verdict over the paper's claims, and beside it how many expectations of ours hold.
+/// The verdict over the paper's claims, beside the number of our expectations that hold.
 pub(super) fn standing(judged: &Judged<'_>) -> String {
     let verdict = judged.verdict;
     let class = match verdict {
@@ -80,7 +80,7 @@ pub(super) fn standing(judged: &Judged<'_>) -> String {
     badges.collect::<Vec<_>>().join(" ")
 }
 
-/// How many checks hold, of those that test a claim, if there are several.
+/// How many checks of a claim hold, if there are several.
 pub(super) fn tally(findings: &[(Basis, Option<Finding>)]) -> String {
     let tested = || findings.iter().filter(|(basis, _)| *basis == Basis::Tested);
     let holds = |finding: &Finding| finding.level == Level::Holds;
@@ -100,7 +100,7 @@ pub(super) fn tally(findings: &[(Basis, Option<Finding>)]) -> String {
     }
 }
 
-/// Says, before all else, which results rest on the sizes of the devices and are no verdicts.
+/// Names, before all else, the results that rest on the sizes of the devices and are no verdicts.
 pub(super) fn untested(judged: &[Judged<'_>]) -> String {
     let list = |basis: Basis| {
         let count = |judged: &Judged<'_>| {

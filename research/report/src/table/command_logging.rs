@@ -16,22 +16,22 @@ use crate::reasons::{percent, worker_us};
 
 const SCHEMES: [Scheme; 4] = [NONE, SERIAL_COMMAND, ARRIVAL, PHYSIOLOGICAL];
 
-/// The paper's concurrency control: a site runs the transactions of its partitions one by one.
+/// The paper's concurrency control: a site runs its partitions' transactions in sequence.
 const CONTROL: &str = "partitioned";
 
-/// What differs in all of them.
+/// The difference in all experiments of this file.
 const NO_SITES: &str = "no thread owns a partition: a transaction runs on its caller's thread when \
                         its turn has come, and a call costs no hand-over between threads";
 
 pub(super) fn experiments(table: &Table<'_>) -> Vec<Experiment> {
     let mut all = vec![tpcc(table), load::experiment(table), voter(table)];
-    // Where time is short it is left out: its claim is on bytes, which vary little.
+    // Left out where time is short: the claim is on bytes, and bytes vary little.
     all.extend(table.size.fine.then(|| differential::experiment(table)));
     all.extend([at_home::experiment(table), spanning(table), slow_stream(table)]);
     all
 }
 
-/// Why commands are shorter than the paper's. Its format is not known.
+/// Why commands are shorter than the paper's, whose format is not known.
 const SHORT_COMMANDS: &str = "in our format a procedure takes a byte or two, and a number as many \
                               bytes as its value needs; the paper does not give its own, so that \
                               this is assumed to be the reason";
@@ -72,12 +72,12 @@ fn logged(command: Command, scheme: Scheme) -> Command {
     if scheme.label == PHYSIOLOGICAL.label { command.with("--no-undo") } else { command }
 }
 
-/// All five transactions of TPC-C, partitioned by warehouse; each worker has one of its own.
+/// All five transactions of TPC-C, partitioned by warehouse; each worker has its own warehouse.
 fn partitioned_tpcc(table: &Table<'_>) -> Command {
     table.full_mix().under(CONTROL).with("--home worker").with(DEEP)
 }
 
-/// The paper's experiment on what bytes cost.
+/// The paper's experiment on the cost of bytes.
 const CUT: &str = "Physiological, cut";
 
 /// A crash at the end, and recovery by one thread, so that replay can be compared.
@@ -227,13 +227,13 @@ fn voter(table: &Table<'_>) -> Experiment {
 
 /// The rows of the transactions under a control without partitions.
 const SHARED: &str = "Shared rows, Taurus command";
-/// Threads that own partitions, as in the paper.
+/// Threads with partitions of their own, as in the paper.
 const SITES: &str = "Two sites, serial command";
 
 /// Shares of New-Orders that span partitions, in percent.
 const SHARES: [f64; 6] = [0.0, 1.0, 5.0, 10.0, 50.0, 100.0];
 
-/// New-Orders, and the share of them that span partitions.
+/// New-Orders, by the share of New-Orders that span partitions.
 fn spanning_runs(table: &Table<'_>, group: &'static str) -> Vec<Run> {
     let mut runs = Vec::new();
     for share in table.steps(&SHARES, &[0.0, 50.0, 100.0]) {
@@ -242,7 +242,7 @@ fn spanning_runs(table: &Table<'_>, group: &'static str) -> Vec<Run> {
             let warehouses = table.size.warehouses.max(2).to_string();
             table.new_order().fixed("--warehouses", &warehouses).with(DEEP).with(&remote)
         };
-        // What the paper has no figure of at this share is left out where time is short.
+        // Physiological records run only at the shares of the paper's figure.
         let is_of_paper = [0.0, 50.0, 100.0].contains(&share);
         for scheme in [SERIAL_COMMAND, PHYSIOLOGICAL] {
             if is_of_paper || scheme.label == SERIAL_COMMAND.label {
@@ -265,7 +265,7 @@ fn spanning_runs(table: &Table<'_>, group: &'static str) -> Vec<Run> {
     runs
 }
 
-/// A scheme is nowhere slower than another one.
+/// A scheme is nowhere slower than a second scheme.
 fn not_below(
     group: &'static str,
     series: &'static str,
@@ -289,7 +289,7 @@ fn not_below(
     shares.iter().map(at).collect()
 }
 
-/// A scheme keeps this part of its own rate at 0 % where `share` percent span partitions.
+/// A scheme keeps the part `part` of its own rate at 0 % where `share` percent span partitions.
 fn keeps_own(group: &'static str, series: &'static str, share: f64, part: f64) -> Check {
     Check::new(move |view| {
         let ratio = view.ratio(group, Metric::Throughput, (series, share), (series, 0.0))?;
@@ -301,7 +301,7 @@ fn keeps_own(group: &'static str, series: &'static str, share: f64, part: f64) -
     })
 }
 
-/// Where the rate of `over` exceeds that of `series`, which no paper claims.
+/// Where the rate of `over` exceeds the rate of `series`; no paper claims the point.
 fn crossing(group: &'static str, series: &'static str, over: &'static str) -> Check {
     Check::new(move |view| {
         let at = |(share, _): (f64, Spread)| {
@@ -384,7 +384,7 @@ fn spanning(table: &Table<'_>) -> Experiment {
     }
 }
 
-/// One of four streams is on a device that is twenty times slower.
+/// One of four streams is on a device twenty times slower.
 fn slow_stream(table: &Table<'_>) -> Experiment {
     const GROUP: &str = "Voter";
     const DEVICE: &str = "throttled:bandwidth=100MB/s,latency=1ms,depth=1,over=memory";

@@ -1,4 +1,4 @@
-//! The concurrency controls beside each other: contention, and long reads beside updates.
+//! A comparison of the concurrency controls: contention, and long reads beside updates.
 
 use super::*;
 use crate::chart::Spread;
@@ -6,7 +6,7 @@ use crate::checks::with_interval;
 use crate::experiment::{Panel, Paper, Shape};
 use crate::judge::{Check, Finding, Level, of_band, of_fall};
 
-/// A concurrency control, by its label and its name on the command line.
+/// A concurrency control, by label and name on the command line.
 type Control = (&'static str, &'static str);
 
 const SILO: Control = ("Silo", "silo");
@@ -20,11 +20,11 @@ pub(super) fn experiments(table: &Table<'_>) -> Vec<Experiment> {
     vec![contention(table), long_reads(table)]
 }
 
-/// Accesses of a transaction, the share of them that writes, and the group of runs.
+/// Accesses of a transaction, the share of writes, and the group of runs.
 const SHORT: (u32, &str, &str) = (2, "0.5", "2 accesses, half of them writes");
 const LONG: (u32, &str, &str) = (16, "0.2", "16 accesses, a fifth of them writes");
 
-/// The rate of a control, over that of Silo at the same point, is at least `aim`.
+/// The rate of a control, over the rate of Silo at the same point, is at least `aim`.
 fn keeps(group: &'static str, control: Control, theta: f64, aim: f64) -> Check {
     Check::new(move |view| {
         let ratio = view.ratio(group, Metric::Throughput, (control.0, theta), (SILO.0, theta))?;

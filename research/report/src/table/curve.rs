@@ -1,4 +1,4 @@
-//! Curves over bandwidth: their panels, and checks at the mark of the paper's hardware.
+//! Curves over bandwidth: the panels, and checks at the mark of the paper's hardware.
 
 use super::*;
 use crate::experiment::{Panel, Shape};
@@ -7,10 +7,10 @@ use crate::scale::Machine;
 
 /// A paper's ratio: (of, over, ratio).
 pub(super) type Ratio = (&'static str, &'static str, f64);
-/// A group of runs, and the paper's ratios in it.
+/// A group of runs, and the paper's ratios in the group.
 pub(super) type Claims = (&'static str, Vec<Ratio>);
 
-/// A curve for each group, and one of the ratios that the paper states.
+/// A curve for each group, and a curve of the ratios stated by the paper, if any.
 pub(super) fn panels(claims: &[Claims], metric: Metric) -> Vec<Panel> {
     let mut letters = 'a'..;
     let mut panel = |group, what: &str, shape| {
@@ -27,14 +27,14 @@ pub(super) fn panels(claims: &[Claims], metric: Metric) -> Vec<Panel> {
     out
 }
 
-/// The MB/s of all devices of a series at the mark. A serial log has one.
+/// The MB/s of all devices of a series at the mark. A serial log has a single device.
 fn all_devices(table: &Table<'_>, machine: &Machine, series: &str) -> f64 {
     let single = [SERIAL_DATA.label, SERIAL_COMMAND.label].contains(&series);
     let devices = if single { 1 } else { machine.devices };
     f64::from(devices) * machine.scaled(&table.here, 1.0)
 }
 
-/// A check at the mark of a curve. Where throttled devices limit both series, their ratio is
+/// A check at the mark of a curve. Where throttled devices limit both series, the ratio is
 /// arithmetic.
 pub(super) fn at_mark(
     table: &Table<'_>,
@@ -56,8 +56,8 @@ pub(super) fn at_mark(
     check.unless_bound(group, moved, series.into())
 }
 
-/// Whether claims speak of a series. Only these have a curve; the others have a point at the mark,
-/// and none in a quick report. TPC-C, whose population takes longer than its runs, has points only.
+/// Whether claims name a series. Only named series have a curve; the rest have a point at the mark,
+/// and none in a quick report. TPC-C has points only: the population takes longer than the runs.
 pub(super) fn is_needed(table: &Table<'_>, claims: &[Ratio], times: f64, series: &str) -> bool {
     let named = |(claimed, over, _): &Ratio| *claimed == series || *over == series;
     table.size.fine && times == 1.0 || claims.iter().any(named)
@@ -90,7 +90,7 @@ pub(super) fn checks(
     claims.iter().flat_map(each).collect()
 }
 
-/// What throttled devices differ in; nothing where logs are in given directories.
+/// The differences of throttled devices; none where logs are in given directories.
 pub(super) fn throttled(table: &Table<'_>, machine: &Machine) -> Option<String> {
     table.axes.log_dirs.is_empty().then(|| {
         format!(

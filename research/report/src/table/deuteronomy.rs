@@ -1,4 +1,4 @@
-//! Deuteronomy (CIDR 2015): a transaction component over a data component, its figures.
+//! Deuteronomy (CIDR 2015): the figures of a transaction component over a data component.
 
 use super::*;
 use crate::axis::short;
@@ -12,7 +12,7 @@ pub(super) fn experiments(table: &Table<'_>) -> Vec<Experiment> {
     vec![touched(table), scaling(table), latencies(table), collection(table)]
 }
 
-/// Bytes that a key with its value and a version takes in memory, about.
+/// Bytes in memory of a key with a value and a version, about.
 const RECORD_BYTES: u64 = 300;
 pub(super) const MEMORY: &str = "--dc memory";
 
@@ -22,7 +22,7 @@ pub(super) fn component(table: &Table<'_>, most_rows: u64, options: &str) -> Com
     command.without_control().with("--device memory").with(options)
 }
 
-/// The memory that holds this share of all keys, in percent.
+/// The memory for `percent` percent of all keys.
 fn budget(table: &Table<'_>, percent: u64) -> String {
     let bytes = table.size.rows * RECORD_BYTES * percent / 100;
     format!("--budget {}KiB", (bytes / 1024).max(1024))
@@ -46,7 +46,7 @@ pub(super) fn bars(group: &'static str, title: &str, metric: Metric) -> Panel {
     Panel { group, title: title.to_string(), metric, shape }
 }
 
-/// Lines that a run reports over time, one for each series: the last round's.
+/// A run's lines over time, a line for each series: the last round's.
 fn over_time(view: &View<'_>, group: &str, x: &str, y: &str, times: f64) -> Vec<Line> {
     let number = |moment: &Value, key: &str| moment.get(key).and_then(Value::as_f64);
     let line = |run: &Run| {
@@ -71,7 +71,7 @@ fn derived(
     Panel { group, title: title.to_string(), metric: Metric::Throughput, shape }
 }
 
-/// A metric of a series over another metric of it, by their medians.
+/// A metric of a series over another metric of the same series, by the medians.
 fn over_own(
     view: &View<'_>,
     (group, series): (&str, &str),
@@ -84,7 +84,7 @@ fn over_own(
     Some(Spread { low: low / over, median: median / over, high: high / over, count })
 }
 
-/// The ratio of two series lies in a band, which is our aim where the paper has no number.
+/// The ratio of two series lies in a band: our aim where the paper has no number.
 pub(super) fn within(
     (group, metric): (&'static str, Metric),
     series: &'static str,
@@ -105,7 +105,7 @@ pub(super) fn within(
 
 const TOUCHED: &str = "Keys that were accessed";
 
-/// The share of keys that were accessed after this many accesses for each key, by rounds.
+/// The share of accessed keys after `accesses` accesses for each key, by rounds.
 fn touched_at(view: &View<'_>, accesses: f64) -> Option<Spread> {
     let run = view.runs(TOUCHED).next()?;
     let share = |printed: &Value| {
@@ -274,7 +274,7 @@ fn latency_checks() -> Vec<Check> {
         .not_by(|view| {
             let at = |metric| view.median(LATENCIES, HITS, 0.0, metric);
             let (data, own) = (at(Metric::DataGetTime)?, at(Metric::ReadTime)?);
-            // A flash device takes longer for its fastest reads.
+            // The fastest reads of a flash device are slower.
             (data < FASTEST_DEVICE_US).then(|| {
                 format!(
                     "a read of redb takes {data:.2} \u{b5}s, less than a device, so that it finds \
@@ -339,7 +339,7 @@ const AMPLE: &str = "Never full";
 const LIMIT: &str = "Two thirds of the keys";
 const SMALL: &str = "A sixth of the keys";
 
-/// Collection takes at most this share of the time, in percent.
+/// Collection takes at most `most` percent of the time.
 fn costs(series: &'static str, most: f64, expected: &'static str) -> Check {
     Check::new(move |view| {
         let share = view.at(COLLECTION, series, 0.0, Metric::CollectingShare)?;
@@ -353,7 +353,7 @@ fn costs(series: &'static str, most: f64, expected: &'static str) -> Check {
 
 /// Why collection takes a larger share: of a shorter transaction.
 fn of_short_transactions(view: &View<'_>) -> Option<String> {
-    // 32 threads with 1.3 million transactions per second, of whose time it takes 4 %.
+    // 32 threads with 1.3 million transactions per second; collection takes 4 % of the time.
     const PAPER_US: f64 = 32.0 / 1.3;
     const PAPER_SHARE: f64 = 0.04;
     let share = view.median(COLLECTION, LIMIT, 0.0, Metric::CollectingShare)? / 100.0;
@@ -371,8 +371,8 @@ fn of_short_transactions(view: &View<'_>) -> Option<String> {
     })
 }
 
-/// Where the time goes that a transaction takes longer if memory is full: to collection, and to
-/// what is not found in memory.
+/// Where a transaction's additional time goes if memory is full: to collection, and to reads of
+/// keys not in memory.
 fn by_collection(view: &View<'_>) -> Option<String> {
     let at = |series, metric| view.median(COLLECTION, series, 0.0, metric);
     let time = |series| worker_us(view, COLLECTION, (series, 0.0));

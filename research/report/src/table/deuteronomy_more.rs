@@ -1,5 +1,5 @@
-//! Deuteronomy (CIDR 2015), continued: what single mechanisms cost. For most of them the paper has
-//! a sentence and no figure.
+//! Deuteronomy (CIDR 2015), continued: the cost of single mechanisms. For most mechanisms the paper
+//! has a sentence and no figure.
 
 use super::deuteronomy::{MEMORY, bars, component, differs, within};
 use super::*;
@@ -169,7 +169,7 @@ fn update_logging(table: &Table<'_>) -> Experiment {
 fn writes_only(table: &Table<'_>) -> Experiment {
     const GROUP: &str = "Only writes";
     const DEVICE: &str = "A device of 100 MB/s";
-    /// Of that device, in MB/s.
+    /// Of `DEVICE`, in MB/s.
     const BANDWIDTH: f64 = 100.0;
     let throttled = "--device throttled:bandwidth=100MB/s,over=memory";
     let command = table.small_ycsb_with(u64::MAX, "--engine deuteronomy").without_control();

@@ -1,4 +1,4 @@
-//! The table of experiments, with a file for each paper, and the building blocks of their commands.
+//! The table of experiments, with a file for each paper, and the building blocks of the commands.
 
 mod command_logging;
 mod concurrency;
@@ -52,7 +52,7 @@ pub fn calibration(setup: &Setup) -> [Run; 3] {
         .map(|(name, command)| command.with(to_memory).run(name, "Taurus command", 0.0))
 }
 
-/// The rates that the runs of [`calibration`] gave; none if one failed.
+/// The rates of the runs of [`calibration`]; none if a run failed.
 pub fn rates(results: [Option<&Value>; 3]) -> Option<Rates> {
     let [ycsb, payment, new_order] = results.map(|run| Metric::Throughput.of(run?));
     let measured = |rate: Option<f64>| rate.filter(|rate| *rate > 0.0);
@@ -63,7 +63,7 @@ pub fn rates(results: [Option<&Value>; 3]) -> Option<Rates> {
     })
 }
 
-/// What a table is made for.
+/// The set-up of a table.
 pub(crate) struct Table<'a> {
     pub size: Size,
     pub rates: &'a Rates,
@@ -71,12 +71,12 @@ pub(crate) struct Table<'a> {
     pub axes: &'a Axes,
 }
 
-/// The name of the directory that a run makes in each of the given directories, and that is removed
-/// after it.
+/// The name of the directory that a run makes in each of the given directories. The directory is
+/// removed after the run.
 pub const RUN_DIR: &str = "hyades-paper-log";
 
 /// The segment size for short logs. Recovery searches the rest of the last segment and the
-/// preallocated next one, which on a slow device must be little compared with the log.
+/// preallocated next segment, which on a slow device must be little compared with the log.
 pub(crate) const SEGMENT: &str = "--segment 512KiB";
 
 /// Measures the workers' processor time, which excludes other processes.
@@ -89,9 +89,9 @@ pub(crate) struct Command {
     /// Seconds to load the population.
     load: f64,
     seconds: f64,
-    /// Directories for logs; none: those that a device is throttled over.
+    /// Directories for logs; none: the directories below the throttled devices.
     dirs: Vec<String>,
-    /// The concurrency control that the command line chose.
+    /// The concurrency control chosen on the command line.
     control: Option<String>,
 }
 
@@ -100,7 +100,7 @@ pub(crate) struct Command {
 pub(crate) struct Scheme {
     pub label: &'static str,
     pub options: &'static str,
-    /// Whether it has one stream, whatever the number of devices.
+    /// Whether the scheme has a single stream, whatever the number of devices.
     pub single: bool,
 }
 
@@ -131,7 +131,7 @@ pub(crate) const PHYSIOLOGICAL: Scheme =
 pub(crate) const ARRIVAL: Scheme =
     scheme("On arrival", "--protocol arrival --record command", false);
 
-/// Enough transactions in flight that an epoch of 50 ms does not limit the throughput.
+/// Enough transactions in flight for a throughput not limited by an epoch of 50 ms.
 pub(crate) const DEEP: &str = "--in-flight 65536";
 
 impl<'a> Table<'a> {
@@ -140,14 +140,14 @@ impl<'a> Table<'a> {
         Table { size: *size, rates, here: *processors, axes }
     }
 
-    /// A device of a paper's machine, scaled to the processors here, with `times` its bandwidth. It
-    /// is in memory, so that the disk of this machine has no influence.
+    /// A device of a paper's machine, scaled to the processors here, with `times` the bandwidth.
+    /// The device is in memory, so the disk of this machine has no influence.
     pub fn device(&self, machine: &Machine, times: f64) -> String {
         format!("{},over=memory", machine.device(&self.here, times))
     }
 
-    /// The positions of a curve over bandwidth: all of them, or the few that show its shape. Real
-    /// devices have one bandwidth.
+    /// The positions of a curve over bandwidth: all positions, or the few that show the shape. Real
+    /// devices have a single bandwidth.
     pub fn bandwidths(&self, all: &[f64], few: &[f64]) -> Vec<f64> {
         if self.axes.log_dirs.is_empty() { self.steps(all, few) } else { vec![1.0] }
     }
@@ -196,20 +196,19 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// YCSB with these options.
+    /// YCSB with the given options.
     pub fn ycsb_with(&self, options: &str) -> Command {
         let rows = self.size.rows;
         self.command(&format!("ycsb --rows {rows} {options}"), rows as f64 * 2.5e-6)
     }
 
-    /// The same with at most this many rows, where slow devices read back a population that is
-    /// logged as rows.
+    /// YCSB with at most `rows` rows, where slow devices read back a population logged as rows.
     pub fn small_ycsb_with(&self, rows: u64, options: &str) -> Command {
         let rows = self.size.rows.min(rows);
         self.command(&format!("ycsb --rows {rows} {options}"), rows as f64 * 2.5e-6)
     }
 
-    /// YCSB as in the paper of 2020: whole rows are written, and their values derived at replay.
+    /// YCSB as in the paper of 2020: whole rows are written, and the values derived at replay.
     pub fn ycsb(&self) -> Command {
         self.ycsb_with("--theta 0.6 --accesses 2 --write-columns all --values derived")
     }
@@ -245,12 +244,12 @@ impl<'a> Table<'a> {
         grouped(self.size.rows)
     }
 
-    /// Voter with its defaults.
+    /// Voter with the default options.
     pub fn voter(&self) -> Command {
         self.command("voter", 0.1)
     }
 
-    /// Worker threads of a run that does not set them.
+    /// Worker threads of a run that does not set the number.
     pub fn workers(&self) -> u32 {
         self.axes.workers.map_or(self.here.cores, |workers| workers as u32)
     }
@@ -268,7 +267,7 @@ impl Command {
         self
     }
 
-    /// Runs under the concurrency control of the paper's figure, unless the command line chose one.
+    /// Runs under the concurrency control of the paper's figure, unless the command line has one.
     pub fn under(self, control: &str) -> Command {
         match self.control {
             Some(_) => self,
@@ -276,7 +275,7 @@ impl Command {
         }
     }
 
-    /// Sets the number of workers that an experiment needs, unless the command line did.
+    /// Sets the number of workers of an experiment, unless the command line did.
     pub fn workers(self, workers: u32) -> Command {
         if self.words.iter().any(|word| word == "--workers") {
             return self;
@@ -284,7 +283,7 @@ impl Command {
         self.with(&format!("--workers {workers}"))
     }
 
-    /// Sets an option on which an experiment rests, also if the command line chose another value.
+    /// Sets an option on which an experiment rests, even if the command line chose a value.
     pub fn fixed(mut self, option: &str, value: &str) -> Command {
         if let Some(at) = self.words.iter().position(|word| word == option) {
             self.words.drain(at..at + 2);
@@ -292,7 +291,7 @@ impl Command {
         self.with(&format!("{option} {value}"))
     }
 
-    /// Leaves the concurrency control out that the command line chose: what runs has its own.
+    /// Leaves out the command line's concurrency control: the run has its own.
     pub fn without_control(mut self) -> Command {
         if let Some(at) = self.words.iter().position(|word| word == "--concurrency") {
             self.words.drain(at..at + 2);
@@ -301,7 +300,7 @@ impl Command {
         self
     }
 
-    /// Adds the options of a scheme, on this many devices with this many streams each.
+    /// Adds the options of a scheme, on `devices` devices with `streams_each` streams each.
     pub fn by(self, scheme: Scheme, device: &str, devices: u32, streams_each: u32) -> Command {
         let command = self.with(scheme.options);
         match (scheme.label, scheme.single) {
@@ -325,14 +324,14 @@ impl Command {
         device.contains("throttled") && !self.dirs.is_empty()
     }
 
-    /// Keeps its throttled devices also where directories for logs are given: the experiment is
-    /// about their settings.
+    /// Keeps throttled devices also where directories for logs are given: the experiment is about
+    /// the devices' settings.
     pub fn emulated(self) -> Command {
         Command { dirs: Vec::new(), ..self }
     }
 
-    /// Puts the log on this many devices. Where directories for logs are given, they replace
-    /// throttled devices.
+    /// Puts the log on `devices` devices. Directories for logs, where given, replace throttled
+    /// devices.
     pub fn on(self, device: &str, devices: u32) -> Command {
         if self.is_on_directories(device) {
             let count = (devices as usize).min(self.dirs.len());
@@ -347,24 +346,24 @@ impl Command {
         self.with(&format!("--device {device}{set}"))
     }
 
-    /// Adds a buffer and segments that are small like the throttled devices. Real devices have the
-    /// engine's own.
+    /// Adds a buffer and segments as small as the throttled devices. Real devices have the engine's
+    /// own buffer and segments.
     pub fn small(self, buffer: &str) -> Command {
         if self.dirs.is_empty() { self.with(buffer).with(SEGMENT) } else { self }
     }
 
     /// Adds a crash at the end, and recovery: from real devices with a cold page cache, as the
-    /// papers read them. What is in memory, throttled or not, has no cache before it.
+    /// in the papers. Devices in memory, throttled or not, have no page cache.
     pub fn recovered(self) -> Command {
         let on_disk = self.words.windows(2).any(|two| two[0] == "--log-dir" && two[1] != "LOG");
         self.with(if on_disk { "--recover --cold" } else { "--recover" })
     }
 
-    /// Makes it a run of a figure.
+    /// Makes the command a run of a figure.
     pub fn run(self, group: &'static str, series: impl Into<String>, x: f64) -> Run {
         let recovers = self.words.iter().any(|word| word == "--recover");
-        // The population is recovered too, the log is read about as fast as it was written, and
-        // digests of both states are computed.
+        // The population is recovered too, the log is read about as fast as written, and digests of
+        // both states are computed.
         let again = if recovers { self.load * 1.3 + self.seconds * 1.2 } else { 0.0 };
         let cost = 0.3 + self.load + self.seconds + again;
         Run { group, series: series.into(), x, words: self.words, cost }

@@ -17,16 +17,16 @@ pub(super) fn experiments(table: &Table<'_>, slow: &Table<'_>) -> Vec<Experiment
 /// The paper's central log is serial logging.
 const SCHEMES: [Scheme; 6] = [SERIAL_DATA, GSN, SILO_R, POPLAR, TAURUS_DATA, TAURUS_2016_DATA];
 
-/// GSN as the paper measured it: each worker writes and syncs each of its transactions.
+/// GSN as measured in the paper: each worker writes and syncs each transaction of the worker.
 const ALONE: &str = "GSN, flushed by workers (NVM-D)";
-/// What a write to a device takes, beside moving its bytes, in microseconds.
+/// The time of a write to a device, beside moving the bytes, in microseconds.
 const WRITE_US: f64 = 22.0;
 
-/// Makes workers flush their own records, as NVM-D's do.
+/// Makes workers flush their own records, as in NVM-D.
 const OWN: &str = "--flushed-by workers";
 
 /// Flushes as in the paper: after 5 ms, or when half of the buffer is full. The paper's 30 MB are
-/// scaled like the devices.
+/// scaled as the devices.
 const FLUSH: &str = "--flush-interval 5ms --flush-fill 4MiB --buffer 8MiB";
 
 /// Streams for a stream of each worker's own, at most the engine's limit.
@@ -38,7 +38,7 @@ fn write_only(table: &Table<'_>) -> Command {
     table.ycsb_with("--theta 0 --accesses 1 --write-share 1 --write-columns all")
 }
 
-/// Adds [`FLUSH`], except under GSN, whose workers flush their own records as soon as they can; and
+/// Adds [`FLUSH`], except under GSN, whose workers flush their own records as soon as possible; and
 /// the paper's epochs under Silo-R.
 fn flushed(command: Command, scheme: Scheme) -> Command {
     match scheme.label {
@@ -55,8 +55,7 @@ fn checkpointed(table: &Table<'_>) -> String {
     format!("--checkpoint-population --checkpoint-files {files}")
 }
 
-/// A quick report leaves out what the paper does not have. So do TPC-C, and a curve except at the
-/// mark.
+/// A quick report leaves out schemes not in the paper. So do TPC-C, and a curve except at the mark.
 fn is_shown(table: &Table<'_>, (group, times): (&str, f64), scheme: &Scheme) -> bool {
     table.size.fine && times == 1.0 && group == "YCSB"
         || ![TAURUS_DATA.label, TAURUS_2016_DATA.label].contains(&scheme.label)
@@ -69,7 +68,7 @@ fn runs(table: &Table<'_>) -> Vec<Run> {
         for (group, base) in [("YCSB", write_only(table)), ("TPC-C", table.mixed())] {
             let base = base.under("silo");
             if group == "TPC-C" && times != 1.0 {
-                // Its population takes longer than its runs.
+                // The population takes longer than the runs.
                 continue;
             }
             for scheme in
@@ -80,7 +79,7 @@ fn runs(table: &Table<'_>) -> Vec<Run> {
                 out.push(command.run(group, scheme.label, times));
             }
             if times == 1.0 {
-                // Each worker waits until each of its transactions is on its device.
+                // Each worker waits until each transaction is on the worker's device.
                 let each = files(table).div_ceil(SSD.devices);
                 let alone = base.with(DEEP).with(OWN).by(GSN, &device, SSD.devices, each);
                 out.push(alone.run(group, ALONE, times));
@@ -103,8 +102,8 @@ fn differs(table: &Table<'_>) -> Vec<String> {
     out
 }
 
-/// Why workers that flush their own records lose less than in the paper: what a transaction waits
-/// for on a device of this bandwidth.
+/// Why workers that flush their own records lose less than in the paper: the waits of a transaction
+/// on a device with this bandwidth.
 fn one_by_one(view: &View<'_>, group: &str, megabytes: f64) -> Option<String> {
     let at = |metric| view.median(group, ALONE, 1.0, metric);
     let bytes = at(Metric::DeviceRate)? * 1e6 / at(Metric::Throughput)?;
@@ -143,7 +142,7 @@ fn logging(table: &Table<'_>) -> Experiment {
     let mut checks = checks(table, &SSD, &claims, rate);
     let same = Check::same_at("YCSB", rate, ("Poplar", 1.0), ("Silo-R", 1.0));
     checks.push(at_mark(table, &SSD, same, ("YCSB", rate), ["Poplar", "Silo-R"]));
-    // No worker shares its device with another one.
+    // No two workers share a device.
     let alone = files(table) <= SSD.devices && table.axes.log_dirs.is_empty();
     let megabytes = SSD.scaled(&table.here, 1.0);
     for (group, times) in [("YCSB", 280.0), ("TPC-C", 131.0)] {
@@ -300,14 +299,14 @@ fn sooner_than_epochs() -> Check {
     check.not_by(by_full_buffers)
 }
 
-/// Why Poplar's latency is longer than the paper's: its buffers are full.
+/// Why Poplar's latency is longer than the paper's: full buffers.
 fn by_full_buffers(view: &View<'_>) -> Option<String> {
     const BUFFERS: f64 = 2.0 * 128.0;
     let at = |metric| view.median("YCSB", POPLAR.label, 0.0, metric);
     let (ms, bytes) = (at(Metric::LatencyP50)?, at(Metric::BytesPerTransaction)?);
     let log = at(Metric::Throughput)? * bytes / 1e3 / 1024.0 * ms;
     let epochs = view.median("YCSB", SILO_R.label, 0.0, Metric::LatencyP50)?;
-    // From one half on, a record waits until what is ahead of it in a full buffer is written.
+    // From one half on, a record waits until the bytes ahead in a full buffer are written.
     (log * TOLERANCE >= BUFFERS / 2.0).then(|| {
         format!(
             "Poplar takes {} ms (paper: 0.23), in which the workers log {} KiB, {} of its two \
@@ -322,7 +321,7 @@ fn by_full_buffers(view: &View<'_>) -> Option<String> {
 }
 
 /// From 50 to 200 rows scanned the time of a transaction grows less with an SSN than with a GSN.
-/// The interval of the quotient of both growths is the widest that their own allow.
+/// The interval of the quotient of both growths is the widest allowed by the growths' intervals.
 fn grows_less() -> Check {
     Check::new(|view| {
         let growth =
@@ -347,8 +346,8 @@ fn grows_less() -> Check {
     .not_by(by_scanned_rows)
 }
 
-/// Why the time with a GSN does not grow more: a GSN adds to a row, but to the time without any row
-/// it adds more.
+/// Why the time with a GSN does not grow more: a GSN adds to the time of a row, but more to the
+/// time without any row.
 fn by_scanned_rows(view: &View<'_>) -> Option<String> {
     let row = |series| {
         let ends = [(series, 200.0), (series, 50.0)];
@@ -371,12 +370,12 @@ fn by_scanned_rows(view: &View<'_>) -> Option<String> {
     })
 }
 
-/// The group of runs that differ in the number of devices.
+/// The group of runs by the number of devices.
 const BY_DEVICES: &str = "YCSB by devices";
 
 fn device_runs(table: &Table<'_>) -> Vec<Run> {
     let device = table.device(&SSD, 1.0);
-    // The central log has one device, however many there are: its line is a single run.
+    // The central log has one device at any number of devices: the line is a single run.
     let schemes = if table.size.fine { &[POPLAR, SILO_R, SERIAL_DATA][..] } else { &[POPLAR][..] };
     let mut out = Vec::new();
     for scheme in schemes {

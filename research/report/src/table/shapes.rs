@@ -1,5 +1,5 @@
-//! The cost of a slow stream and of idle streams: shapes that hold on any machine, for which no
-//! paper has a figure.
+//! The cost of a slow stream and of idle streams: shapes that hold on any machine, without a figure
+//! in a paper.
 
 use super::*;
 use crate::experiment::{Panel, Paper, Shape};

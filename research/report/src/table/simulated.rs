@@ -18,12 +18,12 @@ pub(super) fn experiments(table: &Table<'_>) -> Vec<Experiment> {
 
 type Modelled = (&'static str, &'static str);
 
-/// Options, and the simulated time of runs without epochs: some tens of flushes, and more than it
-/// takes to fill the buffers.
+/// Options, and the simulated time of runs without epochs: some tens of flushes, and more than the
+/// time to fill the buffers.
 type Load = (&'static str, &'static str);
 
-/// The schemes of Taurus 2020. It has no length of Silo-R's epochs: these are Silo's own, and one
-/// is simulated.
+/// The schemes of Taurus 2020. The paper has no length of Silo-R's epochs: the epochs are Silo's
+/// own, and a single epoch is simulated.
 const MODELLED: [Modelled; 7] = [
     ("No logging", "none"),
     ("Serial data", "serial --record data"),
@@ -41,7 +41,7 @@ fn run(
     machine: &str,
     (more, seconds): Load,
 ) -> Run {
-    // A scheme with epochs is simulated for one of them.
+    // A scheme with epochs is simulated for a single epoch.
     let seconds = if protocol.contains("--seconds") { "" } else { seconds };
     let words = format!(
         "simulate --calibration {CALIBRATION} --protocol {protocol} --workers {workers} {machine} \
@@ -69,7 +69,7 @@ fn sweep(
     schemes.iter().flat_map(each).collect()
 }
 
-/// The options of a paper's devices, as the paper has them, with this many streams.
+/// The options of a paper's devices, as in the paper, with `streams` streams.
 fn devices(machine: &scale::Machine, streams: u32) -> String {
     format!(
         "--streams {streams} --devices {} --bandwidth {:.0}MB --latency {}",
@@ -88,7 +88,7 @@ fn lines(group: &'static str, title: &str, metric: Metric) -> Panel {
     }
 }
 
-/// A ratio, with its interval over the seeds.
+/// A ratio, with the interval over the seeds.
 fn with_seeds(ratio: &Spread) -> String {
     let Spread { low, median, high, count } = ratio;
     match count {
@@ -129,7 +129,7 @@ const HOW: &str = "Simulated: a discrete-event model with the costs of this mach
                    with slow devices, is at the end of the page: the residuals on runs that it \
                    was not fitted to.";
 
-/// What the model assumes and leaves out.
+/// The assumptions and the omissions of the model.
 fn assumptions() -> Vec<String> {
     [
         "the paper's processors are not modelled: sockets, their caches, two threads per core. A \
@@ -157,11 +157,11 @@ fn assumptions_and(more: &[&str]) -> Vec<String> {
     assumptions().into_iter().chain(more.iter().map(|more| more.to_string())).collect()
 }
 
-/// What the paper does not say.
+/// An assumption about a fact not in the paper.
 const EPOCHS: &str = "Silo-R's epochs take 40 ms, as in Silo; the paper does not say how long its \
                       own are";
 
-/// The loads of the paper of 2020. Slow disks have smaller buffers, so that these are full as soon.
+/// The loads of the paper of 2020. Slow disks have smaller buffers, so buffers are full as soon.
 const TAURUS: Load = ("--theta 0.6", "--seconds 0.02");
 const RECOVERED: Load = ("--theta 0.6 --recover", "--seconds 0.02");
 const SLOW: Load = ("--theta 0.6 --buffer 1MiB", "--seconds 0.08");
@@ -241,7 +241,7 @@ fn recovery(table: &Table<'_>) -> Experiment {
 
 fn poplar(table: &Table<'_>) -> Experiment {
     let workers = table.steps(&[1.0, 4.0, 12.0, 20.0], &[4.0, 20.0]);
-    // The workers of NVM-D flush their own records as soon as they can.
+    // The workers of NVM-D flush their own records as soon as possible.
     const AT_ONCE: Load = ("--theta 0", "--seconds 0.05");
     const COLLECTED: Load = ("--theta 0 --flush-interval 5ms", "--seconds 0.05");
     let schemes = [

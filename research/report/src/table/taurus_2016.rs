@@ -31,10 +31,10 @@ pub(super) fn experiments(table: &Table<'_>, slow: &Table<'_>) -> Vec<Experiment
 /// scaled like the devices.
 const FLUSH: &str = "--flush-interval 5ms --flush-fill 1MiB --buffer 2MiB";
 
-/// The report runs on TicToc, and so do its figures here.
+/// The report runs on TicToc, and so do the report's figures here.
 pub(super) const TICTOC: &str = "tictoc";
 
-/// The half of TPC-C that the report runs.
+/// The report's half of TPC-C.
 pub(super) fn tpcc(table: &Table<'_>) -> Command {
     table.mixed().under(TICTOC).with(DEEP)
 }
@@ -56,13 +56,13 @@ fn of(table: &Table<'_>, group: &str, scheme: Scheme) -> Command {
 
 const GROUPS: [&str; 2] = ["YCSB", "TPC-C"];
 
-/// TPC-C, whose population takes longer than its runs, has one bandwidth.
+/// TPC-C has one bandwidth: the population takes longer than the runs.
 fn is_run(group: &str, times: f64) -> bool {
     group == "YCSB" || times == 1.0
 }
 
-/// A quick report leaves out what the report of 2016 does not have, and so does a curve except at
-/// the mark.
+/// A quick report leaves out schemes not in the report of 2016, and so does a curve except at the
+/// mark.
 fn is_shown(table: &Table<'_>, times: f64, scheme: &Scheme) -> bool {
     table.size.fine && times == 1.0
         || ![TAURUS_DATA.label, TAURUS_COMMAND.label, NONE.label].contains(&scheme.label)
@@ -73,7 +73,7 @@ fn runs(table: &Table<'_>) -> Vec<Run> {
     for times in table.bandwidths(&[1.0, 16.0], &[1.0]) {
         let device = table.device(&FLASH, times);
         for group in GROUPS.into_iter().filter(|group| is_run(group, times)) {
-            // Of the vectors of 2020, TPC-C has those of commands, whose replay is compared.
+            // Of the vectors of 2020, TPC-C has the vectors of commands, to compare replay.
             let has = |scheme: &Scheme| {
                 let is_left_out = group == "TPC-C" && scheme.label == TAURUS_DATA.label;
                 is_shown(table, times, scheme) && !is_left_out
@@ -170,7 +170,7 @@ fn shorter_latency() -> Check {
     .resting_on(Basis::Context)
 }
 
-/// The group of runs that differ in how they are recovered.
+/// The group of runs with different ways of recovery.
 const WAYS: &str = "YCSB in memory, ways to recover";
 
 /// The first two also in a quick report.
@@ -191,8 +191,8 @@ fn ways(table: &Table<'_>) -> Vec<Run> {
     some.iter().copied().map(run).collect()
 }
 
-/// Why commands of YCSB are not replayed as much faster: the serial log's device limits it, and
-/// processors the other one, as more bandwidth shows.
+/// Why commands of YCSB are not replayed as much faster: the device limits the serial log, and the
+/// processors limit the parallel log, as more bandwidth shows.
 fn by_bandwidth(view: &View<'_>) -> Option<String> {
     const TIMES: f64 = 16.0;
     let grows = |series| {
@@ -212,8 +212,8 @@ fn by_bandwidth(view: &View<'_>) -> Option<String> {
     })
 }
 
-/// Why commands of TPC-C are replayed so slowly: by their lists. With vectors the same
-/// transactions are faster.
+/// Why commands of TPC-C are replayed so slowly: by the lists. With vectors the same transactions
+/// are faster.
 fn by_lists(view: &View<'_>) -> Option<String> {
     let points = [("Taurus command", 1.0), ("Taurus 2016 command", 1.0)];
     let faster = view.ratio("TPC-C", Metric::ReplayRate, points[0], points[1])?;
@@ -272,7 +272,7 @@ fn recovery(table: &Table<'_>, slow: &Table<'_>) -> Experiment {
     }
 }
 
-/// Vectors in place of the lists of what was read from, by record.
+/// Vectors in place of the lists of read predecessors, by record.
 const COMPRESSED: [(&str, Scheme); 2] = [
     ("Taurus 2016 data, --compress-lists", TAURUS_2016_DATA),
     ("Taurus 2016 command, --compress-lists", TAURUS_2016_COMMAND),
@@ -298,8 +298,8 @@ fn hot_rows(table: &Table<'_>, group: &'static str) -> Run {
     command.by(TAURUS_2016_DATA, "memory", 1, 4).recovered().run(group, HOT, 0.0)
 }
 
-/// Why lists are shorter than the report's: most rows have no predecessor that a list has to name.
-/// With fewer rows, more have one.
+/// Why lists are shorter than the report's: most rows have no predecessor for a list to name. With
+/// fewer rows, more rows have a predecessor.
 fn by_cold_rows(view: &View<'_>, group: &str) -> Option<String> {
     let bytes = |series| view.median(group, series, 0.0, Metric::BytesPerRecord);
     let (none, cold) = (bytes("Serial data")?, bytes("Taurus 2016 data")?);
@@ -403,7 +403,7 @@ fn parts(group: &'static str, title: &str) -> Panel {
     }
 }
 
-/// Bytes of serial logging and the bytes that a scheme adds, beside those of the paper.
+/// Bytes of serial logging and the additional bytes of a scheme, beside the paper's bytes.
 fn split(view: &View<'_>, group: &'static str) -> Vec<Stack> {
     let bytes = |series: &str| view.median(group, series, 0.0, Metric::BytesPerRecord);
     let mut out = Vec::new();

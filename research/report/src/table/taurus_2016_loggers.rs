@@ -6,14 +6,13 @@ use crate::experiment::{Panel, Paper, Shape};
 use crate::judge::{Basis, Check};
 use crate::scale::FLASH;
 
-/// Rows of every series of YCSB: where a scheme logs its population as rows, it is read back
-/// through the devices.
+/// Rows of every series of YCSB: a population logged as rows is read back through the devices.
 const LOGGED_ROWS: u64 = 10_000;
 
 /// The schemes of the report's figure, and ours of 2020 beside them, under TicToc.
 const PARALLEL: [Scheme; 4] = [TAURUS_2016_DATA, TAURUS_2016_COMMAND, TAURUS_DATA, TAURUS_COMMAND];
-/// Those of Poplar's figures, and Taurus beside them. Three of them are not sound under TicToc
-/// (crates/hyades/src/opening/pairs.rs), so that all of the group run under Silo.
+/// The schemes of Poplar's figures, with Taurus. Three schemes are not sound under TicToc
+/// (crates/hyades/src/opening/pairs.rs), so the whole group runs under Silo.
 const NUMBERED: [Scheme; 6] = [SILO_R, POPLAR, TAURUS_2016_DATA, TAURUS_DATA, PLOVER, GSN];
 /// The same figure for TPC-C.
 const MIXED: [Scheme; 2] = [TAURUS_2016_DATA, TAURUS_2016_COMMAND];
@@ -22,14 +21,14 @@ const YCSB: &str = "YCSB";
 const UNDER_SILO: &str = "YCSB under Silo";
 const TPCC: &str = "TPC-C";
 
-/// A quick report has only those of which there is a claim.
+/// A quick report has only the schemes with a claim.
 fn numbered(table: &Table<'_>) -> &'static [Scheme] {
     if table.size.fine { &NUMBERED } else { &NUMBERED[..2] }
 }
 
 fn runs(table: &Table<'_>, counts: &[f64], most: f64) -> Vec<Run> {
     let device = table.device(&FLASH, 1.0);
-    // Two workers for each device, because a worker waits while its stream's buffer is full.
+    // Two workers for each device, because a worker waits while the stream's buffer is full.
     let shared = |command: Command| command.small("--buffer 512KiB").workers(2 * most as u32);
     let ycsb = |control| {
         let words = "--theta 0 --accesses 2 --read-and-write --values argument";
@@ -47,7 +46,7 @@ fn runs(table: &Table<'_>, counts: &[f64], most: f64) -> Vec<Run> {
     for devices in counts.iter().copied() {
         out.extend(PARALLEL.map(|scheme| run(YCSB, ycsb(TICTOC), scheme, devices)));
         let numbered = numbered(table).iter();
-        // Between the fewest and the most, only those of which there is a claim.
+        // Between the fewest and the most devices, only the schemes with a claim.
         let some = if [1.0, most].contains(&devices) { NUMBERED.len() } else { 2 };
         let numbered = numbered.take(some);
         out.extend(numbered.map(|scheme| run(UNDER_SILO, ycsb("silo"), *scheme, devices)));
@@ -62,7 +61,7 @@ fn runs(table: &Table<'_>, counts: &[f64], most: f64) -> Vec<Run> {
             out.push(run(TPCC, mixed(scheme), scheme, 1.0));
         }
         for devices in [1.0, most] {
-            // `by` would give it the one device that a serial log writes to.
+            // `by` would give the run the single device of a serial log.
             let command = ycsb(TICTOC).with(scheme.options).on(&device, devices as u32);
             out.push(command.run(YCSB, scheme.label, devices));
         }
@@ -83,13 +82,13 @@ fn checks(table: &Table<'_>, most: f64) -> Vec<Check> {
         throttled(check, group, vec![(label, 1.0, one), (label, most, most * one)])
     };
     let mut out: Vec<Check> = PARALLEL.iter().map(|scheme| grows(YCSB, scheme)).collect();
-    // Poplar claims it of itself and of Silo.
+    // Poplar's paper claims the rise of Poplar and of Silo.
     out.extend(numbered(table).iter().map(|scheme| match [SILO_R.label, POPLAR.label] {
         claimed if claimed.contains(&scheme.label) => grows(UNDER_SILO, scheme),
         _ => Check::rises(UNDER_SILO, rate, scheme.label, 1.0, most).resting_on(Basis::Context),
     }));
     for label in [SERIAL_DATA.label, SERIAL_COMMAND.label] {
-        // Its one stream is on one device, however many there are.
+        // The single stream is on a single device, whatever the number of devices.
         let same = Check::same_at(YCSB, rate, (label, most), (label, 1.0));
         out.push(same.resting_on(Basis::Construction));
     }

@@ -11,10 +11,10 @@ use crate::scale::{HDD, Machine, NVME};
 const RAID_DATA: &str = "Serial RAID-0 data";
 const RAID_COMMAND: &str = "Serial RAID-0 command";
 
-/// The schemes that are compared on devices.
+/// The schemes compared on devices.
 pub(super) const SCHEMES: [Scheme; 7] =
     [NONE, SERIAL_DATA, TAURUS_DATA, SILO_R, PLOVER, SERIAL_COMMAND, TAURUS_COMMAND];
-/// Those that the paper has under two-phase locking, and those it has under Silo.
+/// The paper's schemes under two-phase locking, and the paper's schemes under Silo.
 const LOCKED: [Scheme; 6] =
     [NONE, SERIAL_DATA, TAURUS_DATA, PLOVER, SERIAL_COMMAND, TAURUS_COMMAND];
 const OPTIMISTIC: [Scheme; 4] = [NONE, TAURUS_DATA, SILO_R, TAURUS_COMMAND];
@@ -23,7 +23,7 @@ pub(super) fn experiments(table: &Table<'_>, slow: &Table<'_>) -> Vec<Experiment
     vec![hdd_logging(slow), hdd_recovery(table, slow), nvme_logging(slow), nvme_recovery(slow)]
 }
 
-/// A workload under a concurrency control: the same for all schemes that are compared.
+/// A workload under a concurrency control: the same for all compared schemes.
 pub(super) fn of(table: &Table<'_>, workload: &str, scheme: Scheme, control: &str) -> Command {
     let command = match workload {
         "YCSB" => table.ycsb(),
@@ -50,8 +50,8 @@ struct Figure {
     recovery: Vec<Ratio>,
 }
 
-/// All schemes of a figure on a machine's devices. Runs are recovered, so that the logging and
-/// recovery figures share them.
+/// All schemes of a figure on a machine's devices. Runs are recovered, so the logging and recovery
+/// figures share the runs.
 fn runs(table: &Table<'_>, machine: &Machine, streams_each: u32, figures: &[Figure]) -> Vec<Run> {
     let mut out = Vec::new();
     for figure in figures {
@@ -81,21 +81,21 @@ fn runs(table: &Table<'_>, machine: &Machine, streams_each: u32, figures: &[Figu
     out
 }
 
-/// Buffers are scaled like the devices, so that a slow device writes a full one no longer than a
-/// real disk.
+/// Buffers are scaled like the devices, so a slow device writes a full buffer no longer than a real
+/// disk.
 const BUFFER: &str = "--buffer 512KiB";
 
-/// The buffer of serial logging on a striped set, as large as those of all streams together.
+/// The buffer of serial logging on a striped set, as large as the buffers of all streams together.
 fn raid_buffer(machine: &Machine) -> String {
     format!("--buffer {}KiB", 512 * machine.devices)
 }
 
-/// The groups of figures with the ratios that one of them claims.
+/// The groups of figures with the claimed ratios.
 fn claims(figures: &[Figure], ratios: fn(&Figure) -> &Vec<Ratio>) -> Vec<Claims> {
     figures.iter().map(|figure| (figure.group, ratios(figure).clone())).collect()
 }
 
-/// What all figures of this file share.
+/// The differences of all figures of this file.
 fn differs(table: &Table<'_>, machine: &Machine) -> Vec<String> {
     let mut out = vec![
         format!("YCSB has {} rows, not 10 or 500 GB", table.rows()),
@@ -325,20 +325,20 @@ fn nvme_logging(table: &Table<'_>) -> Experiment {
     }
 }
 
-/// The group of runs whose log says how many of its records can be replayed at once.
+/// The group of runs with a count of the log records that can be replayed at once.
 const CHAINS: &str = "Payment, chains";
 
-/// What is said where the run has no such figure.
+/// The reason where the run has no count.
 const CHAINS_APART: &str = "what they wait for is measured separately, in docs/experiments.md";
 
 fn chains(table: &Table<'_>) -> Run {
     let command = of(table, "Payment", TAURUS_COMMAND, "no-wait").with(TAURUS_COMMAND.options);
-    // The runner replaces LOG by a directory, and adds what `log stat` says of it.
+    // The runner replaces LOG by a directory, and adds the output of `log stat`.
     let command = command.with("--streams 4 --device memory --log-dir LOG");
     command.run(CHAINS, TAURUS_COMMAND.label, 0.0)
 }
 
-/// Why threads replay Payment no faster: there is little in its log to be replayed at once.
+/// Why threads replay Payment no faster: the log has few records to be replayed at once.
 fn by_chains(view: &View<'_>) -> Option<String> {
     let at_once = view.median(CHAINS, TAURUS_COMMAND.label, 0.0, Metric::Parallelism)?;
     let threads = view.median("Payment, 2PL", TAURUS_COMMAND.label, 1.0, Metric::ReplayThreads)?;
@@ -357,7 +357,7 @@ fn nvme_recovery(table: &Table<'_>) -> Experiment {
     let mut all = checks(table, &NVME, &claims(&figures, |figure| &figure.recovery), rate);
     let mut runs = runs(table, &NVME, 2, &figures);
     if table.size.fine {
-        // That of Payment is the last one.
+        // The check of Payment is the last.
         let payment = all.pop().map(|check| {
             check.not_by(|view| by_chains(view).or_else(|| Some(CHAINS_APART.to_string())))
         });

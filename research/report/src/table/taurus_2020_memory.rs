@@ -12,7 +12,7 @@ pub(super) fn experiments(table: &Table<'_>) -> Vec<Experiment> {
     vec![memory(table), workers(table)]
 }
 
-/// The group of runs with the log in memory, where it has no panel.
+/// The group of runs with the log in memory, where the group has no panel.
 pub(super) const MEMORY: &str = "YCSB in memory";
 
 pub(super) fn in_memory(
@@ -27,11 +27,11 @@ pub(super) fn in_memory(
     command.run(group, scheme.label, 0.0)
 }
 
-/// The group of runs that differ in how they are recovered.
+/// The group of runs with different ways of recovery.
 const WAYS: &str = "YCSB, ways to recover";
 
-/// Ways to recover, of command records and of data records. The last of each is only run where
-/// there is time.
+/// Ways to recover, of command records and of data records. Only the first two are run where time
+/// is short.
 const RECOVERED: [(&str, Scheme, &str); 5] = [
     ("Taurus command, on all threads", TAURUS_COMMAND, "parallel"),
     ("Taurus command, with pools", TAURUS_COMMAND, "pools"),
@@ -49,7 +49,7 @@ fn ways(table: &Table<'_>) -> Vec<Run> {
     some.iter().map(run).collect()
 }
 
-/// Silo-R with shorter epochs than its 40 ms, to see what they cost at replay.
+/// Silo-R with shorter epochs than the default of 40 ms, for the cost of epochs at replay.
 const SHORT_EPOCHS: &str = "Silo-R, epochs of 1 ms";
 
 fn short_epochs(table: &Table<'_>) -> Run {
@@ -57,7 +57,7 @@ fn short_epochs(table: &Table<'_>) -> Run {
     command.recovered().with("--epoch 1ms").run("YCSB", SHORT_EPOCHS, 0.0)
 }
 
-/// Why Silo-R replays more slowly: a record waits until its epoch has ended in all streams.
+/// Why Silo-R replays more slowly: a record waits until the epoch has ended in all streams.
 fn by_epochs(view: &View<'_>) -> Option<String> {
     let points = [(SHORT_EPOCHS, 0.0), (SILO_R.label, 0.0)];
     let gains = view.ratio("YCSB", Metric::ReplayRate, points[0], points[1])?;
@@ -135,15 +135,15 @@ fn memory(table: &Table<'_>) -> Experiment {
     }
 }
 
-/// Numbers of workers, or threads: powers of two up to the number of cores, and that. At least two,
-/// so that there is something to compare.
+/// Numbers of workers, or threads: powers of two below the number of workers of a run, and the
+/// number itself. At least two numbers, for a comparison.
 pub(super) fn counts(table: &Table<'_>) -> Vec<f64> {
     let most = table.workers().max(2);
     let powers = (0..).map(|power| 1 << power).take_while(|count| *count < most);
     powers.chain([most]).map(f64::from).collect()
 }
 
-/// The rate with `most` workers or threads is at least four fifths of as many times that of one.
+/// The rate with `most` workers or threads is at least four fifths of `most` times the rate of one.
 fn scales(metric: Metric, series: &'static str, most: f64) -> Check {
     let least = 0.8 * most;
     Check::new(move |view| {
@@ -160,8 +160,8 @@ fn scales(metric: Metric, series: &'static str, most: f64) -> Check {
     })
 }
 
-/// Why the rate of data records grows less with the workers than that of the same transactions with
-/// commands: their bytes have to be written, which other threads do.
+/// Why the rate of data records grows less with the workers than the rate of the same transactions
+/// with commands: further threads have to write the records' bytes.
 fn by_bytes_written(view: &View<'_>, most: f64) -> Option<String> {
     let [data, command] = [TAURUS_DATA.label, TAURUS_COMMAND.label];
     let at = |series, metric| view.median("YCSB", series, most, metric);
@@ -248,8 +248,8 @@ fn workers(table: &Table<'_>) -> Experiment {
     }
 }
 
-/// A run with this number of workers and of threads of recovery. With one for each core, which is
-/// the default, it is that of [`memory`].
+/// A run with `count` workers and threads of recovery. With one for each core, the default, the run
+/// is the run of [`memory`].
 fn with_workers(table: &Table<'_>, scheme: Scheme, count: f64) -> Run {
     if table.axes.workers.is_none() && count == f64::from(table.here.cores) {
         return Run { x: count, ..in_memory(table, "YCSB", "YCSB", scheme) };

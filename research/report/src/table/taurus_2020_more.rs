@@ -74,10 +74,10 @@ fn full_mix(table: &Table<'_>) -> Experiment {
     }
 }
 
-/// The group of runs of the full mix that differ in the number of workers.
+/// The group of runs of the full mix by the number of workers.
 const BY_WORKERS: &str = "Full mix by workers";
 
-/// The given runs, which have all workers, and the same with fewer, which are not recovered.
+/// The given runs, with all workers, and the same runs with fewer workers, without recovery.
 fn mix_by_workers(table: &Table<'_>, all: &[Run]) -> Vec<Run> {
     let mut out = Vec::new();
     for scheme in [NONE, SERIAL_COMMAND, TAURUS_DATA, TAURUS_COMMAND, SERIAL_DATA] {
@@ -110,20 +110,20 @@ fn below(series: &'static str) -> Check {
     .not_by(|_| Some(FULL_MIX_COST.to_string()))
 }
 
-/// Why logging costs more of the full mix here, which docs/performance.md measures.
+/// Why logging costs more of the full mix here; docs/performance.md has the measurements.
 const FULL_MIX_COST: &str = "four streams for two workers, where the paper has one for five: \
                              docs/performance.md has the cost by the number of streams, and counts \
                              the instructions and the misses of the instruction cache that a \
                              logged transaction takes more";
 
-/// The group of runs that differ in how they are replayed.
+/// The group of runs with different ways of replay.
 const REPLAYED: &str = "Replay of commands";
-/// Ways to replay the same command records: one after the other, on all threads, and what the
-/// engine chooses between the two by itself.
+/// Ways to replay the same command records: one by one, on all threads, and the engine's own choice
+/// between the two.
 const SERIALLY: &str = "Taurus command, replayed serially";
 const IN_PARALLEL: &str = "Taurus command, replayed in parallel";
 const AUTOMATICALLY: &str = "Taurus command, chosen while it replays";
-/// The options of each. The last is the default, so that its runs are those of the other panels.
+/// The options of each way. The last way is the default, so runs are shared with further panels.
 const WAYS: [(&str, &str); 3] =
     [(SERIALLY, "--recovery serial"), (IN_PARALLEL, "--recovery parallel"), (AUTOMATICALLY, "")];
 
@@ -177,7 +177,7 @@ fn contention_checks() -> Vec<Check> {
     ]
 }
 
-/// What is chosen while it replays is about as fast as the better of both ways, round by round.
+/// The engine's choice during replay is about as fast as the better of both ways, round by round.
 fn keeps_up(theta: f64) -> Check {
     Check::new(move |view| {
         let ways = [(AUTOMATICALLY, theta), (SERIALLY, theta), (IN_PARALLEL, theta)];
@@ -240,7 +240,7 @@ fn parallelism(table: &Table<'_>) -> Experiment {
             let run = table
                 .ycsb_with(&format!("--theta {theta} --accesses 2"))
                 .with(&format!("--protocol taurus --record command --streams {streams}"))
-                // The runner replaces LOG by a directory, and adds the output of `log stat` on it.
+                // The runner replaces LOG by a directory, and adds the output of `log stat`.
                 .with("--device memory --log-dir LOG")
                 .run("YCSB", label, *theta);
             runs.push(run);
@@ -284,7 +284,7 @@ fn accesses(table: &Table<'_>) -> Experiment {
     let mut runs = Vec::new();
     for scheme in ACCESS_SCHEMES {
         for accesses in &steps {
-            // Fewer transactions in flight if they are long, so that the engine's tables fit.
+            // Fewer transactions in flight if transactions are long, so the engine's tables fit.
             let in_flight = (16_384.0 / accesses).max(64.0) as u64;
             let options = format!("--theta 0.6 --accesses {accesses} --in-flight {in_flight}");
             let command = table.ycsb_with(&options).under("no-wait").with(PROCESSOR);

@@ -1,4 +1,4 @@
-//! Taurus 2020, sections 4.1 and 5.6: what vectors cost, by parts of the time, by streams, and by
+//! Taurus 2020, sections 4.1 and 5.6: the cost of vectors, by parts of the time, by streams, and by
 //! the interval of anchors.
 
 use super::*;
@@ -12,12 +12,12 @@ pub(super) fn experiments(table: &Table<'_>) -> Vec<Experiment> {
     vec![breakdown(table), streams(table), anchors(table)]
 }
 
-/// Both schemes of the name, as they stand in the series.
+/// Both schemes of the name, as in the names of the series.
 const TAURI: [&str; 2] = ["Taurus", "Taurus 2016"];
 
-/// Runs that differ in one thing.
+/// Runs with a single difference.
 fn breakdown_runs(table: &Table<'_>) -> Vec<Run> {
-    // One worker, which has a core of its own; the flushers use the other.
+    // A single worker with a core of its own; the flushers use the second core.
     let base = |options: &str| {
         let command = format!("--theta 0 {options} --in-flight 8192");
         table.ycsb_with(&command).under("no-wait").fixed("--workers", "1").with(PROCESSOR)
@@ -53,7 +53,7 @@ fn breakdown_runs(table: &Table<'_>) -> Vec<Run> {
     runs
 }
 
-/// Where a transaction's time goes, by runs that differ in one thing.
+/// Where a transaction's time goes, by runs with a single difference.
 fn breakdown(table: &Table<'_>) -> Experiment {
     Experiment {
         id: "2020-breakdown",
@@ -158,7 +158,7 @@ fn parts(view: &View<'_>, group: &'static str) -> Vec<Stack> {
     out
 }
 
-/// The share of a worker's time that Taurus adds to serial logging, with `last` streams.
+/// The share of a worker's time added by Taurus to serial logging, with `last` streams.
 fn added(series: &'static str, over: &'static str, last: f64) -> Check {
     Check::new(move |view| {
         let ratio = view.ratio("YCSB", Metric::WorkerTime, (series, last), (over, last))?;
@@ -175,12 +175,12 @@ fn added(series: &'static str, over: &'static str, last: f64) -> Check {
     .resting_on(Basis::Context)
 }
 
-/// Runs whose vectors are folded without vector instructions, by record.
+/// Runs with vectors folded without vector instructions, by record.
 const PORTABLE: [(&str, Scheme); 2] =
     [("Taurus data, --simd off", TAURUS_DATA), ("Taurus command, --simd off", TAURUS_COMMAND)];
-/// A worker that always writes the same stream, as in the paper.
+/// Each worker always writes the same stream, as in the paper.
 const FIXED: &str = "Taurus command, --stream-choice fixed";
-/// Vectors of more lanes than this are folded with vector instructions.
+/// Vectors with more lanes are folded with vector instructions.
 const WIDE: f64 = 8.0;
 
 fn stream_runs(table: &Table<'_>, steps: &[f64]) -> Vec<Run> {
@@ -207,7 +207,7 @@ fn stream_runs(table: &Table<'_>, steps: &[f64]) -> Vec<Run> {
     runs
 }
 
-/// The share that vector instructions save of what Taurus adds to serial logging.
+/// The share of Taurus's time over serial logging saved by vector instructions.
 fn saved(taurus: &'static str, without: &'static str, serial: &'static str, x: f64) -> Check {
     Check::new(move |view| {
         let series = [(taurus, x), (without, x), (serial, x)];
@@ -227,7 +227,7 @@ fn saved(taurus: &'static str, without: &'static str, serial: &'static str, x: f
     .resting_on(Basis::Context)
 }
 
-/// Without vector instructions, what Taurus adds grows with the number of streams.
+/// Without vector instructions, Taurus's additional time grows with the number of streams.
 fn grows(few: f64, many: f64) -> Check {
     let ((without, _), on, over) = (PORTABLE[1], TAURUS_COMMAND.label, SERIAL_COMMAND.label);
     Check::new(move |view| {
@@ -250,7 +250,7 @@ fn grows(few: f64, many: f64) -> Check {
 fn streams(table: &Table<'_>) -> Experiment {
     let steps = table.steps(&[1.0, 4.0, 16.0, 64.0], &[4.0, 16.0]);
     let last = steps.last().copied().unwrap_or(16.0);
-    // What the paper's axis is, on more numbers of streams: these runs are short.
+    // The paper's axis, with more numbers of streams: the runs are short.
     let alone = table.steps(&[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0], &[1.0, 8.0, 64.0]);
     let mut checks = vectors_alone::checks(&alone);
     checks.extend([
@@ -296,7 +296,7 @@ fn streams(table: &Table<'_>) -> Experiment {
     }
 }
 
-/// What whole transactions take.
+/// The time of whole transactions.
 fn whole_panels() -> [Panel; 2] {
     let x = "log streams, and workers";
     [
@@ -345,11 +345,11 @@ fn above_serial(view: &View<'_>, group: &'static str) -> Vec<Line> {
 /// Streams of the two series.
 const ANCHORED: [(u32, &str); 2] =
     [(4, "Taurus command, 4 streams"), (16, "Taurus command, 16 streams")];
-/// The group of runs with 16 streams, and rows that are chosen uniformly.
+/// The group of runs with 16 streams, and uniformly chosen rows.
 const NO_HOT_ROWS: &str = "YCSB, theta 0";
 
-/// Why anchors hardly shorten what replay can do in parallel: chains of hot rows are longer than
-/// those of anchors. Where there are no hot rows, anchors do shorten it.
+/// Why anchors hardly reduce the parallelism of replay: chains of hot rows are longer than chains
+/// of anchors. Without hot rows, anchors do reduce the parallelism.
 fn by_hot_rows(view: &View<'_>, closest: f64, farthest: f64) -> Option<String> {
     let (many, metric) = (ANCHORED[1].1, Metric::Parallelism);
     let uniform = view.ratio(NO_HOT_ROWS, metric, (many, closest), (many, farthest))?;
@@ -378,7 +378,7 @@ fn anchors(table: &Table<'_>) -> Experiment {
             .workers(streams)
             .with(&format!("--protocol taurus --record command --streams {streams}"))
             .with(&format!("--device memory --anchor-interval {kilobytes}KiB"))
-            // The runner replaces LOG by a directory, and adds what `log stat` says of it.
+            // The runner replaces LOG by a directory, and adds the output of `log stat`.
             .with("--log-dir LOG")
     };
     for kilobytes in &steps {

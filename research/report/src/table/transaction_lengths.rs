@@ -1,10 +1,10 @@
-//! Where the time of a transaction goes, by the number of its accesses: figure 15 of Taurus 2020.
+//! Where the time of a transaction goes, by the number of accesses: figure 15 of Taurus 2020.
 
 use super::*;
 use crate::chart::Stack;
 use crate::experiment::{Panel, Shape};
 
-/// The group of these runs.
+/// The group of the runs.
 const LENGTHS: &str = "By accesses";
 const READS: &str = "reads";
 const WRITES: &str = "writes";
@@ -12,12 +12,12 @@ const SERIAL: &str = "serial data";
 const ONE: &str = "Taurus data, one stream";
 const FOUR: &str = "Taurus data, four streams";
 
-/// One worker, which has a core of its own; what is logged is in memory.
+/// A single worker with a core of its own; the log is in memory.
 pub(super) fn runs(table: &Table<'_>) -> Vec<Run> {
     let mut out = Vec::new();
     for accesses in table.steps(&[2.0, 20.0, 200.0, 2_000.0], &[2.0, 200.0]) {
         let base = |share: u32| {
-            // Fewer transactions in flight if they are long, so that the engine's tables fit.
+            // Fewer transactions in flight if transactions are long, so the engine's tables fit.
             let in_flight = (16_384.0 / accesses).max(64.0) as u64;
             let options = format!(
                 "--theta 0 --accesses {accesses} --write-share {share} --in-flight {in_flight}"
@@ -61,7 +61,7 @@ fn stacks(view: &View<'_>, group: &'static str) -> Vec<Stack> {
     let time = |series: &str, x: f64| worker_time(view, group, series, x);
     let points: Vec<f64> =
         view.runs(group).filter(|run| run.series == READS).map(|run| run.x).collect();
-    // What does not grow with the accesses, from the two shortest.
+    // The time independent of the number of accesses, from the two shortest transactions.
     let begin = || -> Option<f64> {
         let [short, long, ..] = points[..] else { return None };
         let (few, many) = (time(READS, short)?, time(READS, long)?);
@@ -88,7 +88,7 @@ mod tests {
     use crate::scale::Setup;
     use serde_json::json;
 
-    /// Each part is what a run takes more than the one before it, over the whole.
+    /// Each part is the additional time of a run over the run before, as a share of the whole.
     #[test]
     fn parts_are_differences_of_runs() {
         let setup = Setup::typical(Size::FULL);
@@ -102,7 +102,7 @@ mod tests {
                 WRITES => 2.0,
                 SERIAL => 3.0,
                 ONE => 4.0,
-                // A negative difference is none.
+                // A negative difference counts as zero.
                 _ => 3.5,
             };
             let time = json!({ "worker_cpu_us": 10.0 + each * run.x });

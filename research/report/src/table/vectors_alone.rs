@@ -6,16 +6,16 @@ use crate::checks::with_interval;
 use crate::experiment::{Panel, Shape};
 use crate::judge::{Check, Finding, TOLERANCE, of_band};
 
-/// The group of these runs.
+/// The group of the runs.
 const ALONE: &str = "Vectors alone";
 const WITH: &str = "with vector instructions";
 const WITHOUT: &str = "without vector instructions";
-/// Up to this many streams both are the same code.
+/// Up to this number of streams both series run the same code.
 const ALIKE: f64 = 8.0;
-/// What the paper's vector instructions save of the time of vectors, in percent.
+/// The time of vectors saved by vector instructions in the paper, in percent.
 const SAVED: f64 = 89.5;
 
-/// Runs of both series. They are short, because they measure a loop on one thread.
+/// Runs of both series. The runs are short, because a run measures a loop on one thread.
 pub(super) fn runs(table: &Table<'_>, steps: &[f64]) -> Vec<Run> {
     let seconds = (table.size.seconds / 2.0).min(0.3);
     let mut out = Vec::new();
@@ -36,7 +36,7 @@ pub(super) fn runs(table: &Table<'_>, steps: &[f64]) -> Vec<Run> {
     out
 }
 
-/// The time by streams, and its parts at the most of them.
+/// The time by streams, and the parts of the time at the most streams.
 pub(super) fn panels() -> [Panel; 2] {
     let x = "log streams: components of a vector";
     [
@@ -73,7 +73,7 @@ fn operations(view: &View<'_>, group: &'static str) -> Vec<Stack> {
     [WITH, WITHOUT].into_iter().filter_map(stack).collect()
 }
 
-/// What vector instructions save of the time of vectors, with this number of streams.
+/// The time of vectors saved by vector instructions, with `last` streams.
 fn saves(last: f64) -> Check {
     Check::new(move |view| {
         let both = [(WITH, last), (WITHOUT, last)];
@@ -115,12 +115,12 @@ pub(super) fn checks(steps: &[f64]) -> Vec<Check> {
     vec![saves(last), Check::rises(ALONE, time, WITHOUT, few, last)]
 }
 
-/// What these runs are, for the text of the experiment.
+/// A description of the runs, for the text of the experiment.
 pub(super) const HOW: &str = "Panels (a) and (b) time vectors alone (`hyades-lab bench vectors`): \
                               a loop on one thread that folds five vectors, compares one and \
                               encodes one, as a transaction that reads a row and writes another \
                               does.";
-/// What differs from the paper in them.
+/// The differences from the paper.
 pub(super) const DIFFERS: [&str; 2] = [
     "vectors alone are in the first-level cache, without the misses of a row's vectors; one \
      component in eight is above the anchor, and encoded",

@@ -21,7 +21,7 @@ impl World {
         }
     }
 
-    /// Commits, and returns what the transaction needs, its own record first.
+    /// Commits, and returns the needs of the transaction, its own record first.
     fn commit(&mut self, stream: usize, accesses: &[Access]) -> Vec<(Lane, u64)> {
         let bytes = |rows: usize, unit: f64| rows as u64 * unit as u64;
         let txn = Committing { accesses, stream, bytes, unit: 10.0 };
@@ -47,7 +47,7 @@ fn a_reader_follows_the_writer_and_a_command_is_followed_by_who_overwrites_what_
         // The vector takes two bytes instead of one.
         assert_eq!(needs, [(second, 11), (first, 10)]);
         assert_eq!(world.last().vector, [10, 0]);
-        // A blind write of what the second one has read.
+        // A blind write of the row that the second transaction has read.
         world.commit(0, &[access(0, true)]);
         assert_eq!(world.last().vector, [10, if commands { 11 } else { 0 }], "{commands}");
         // A reader of nothing needs nothing.
@@ -55,7 +55,7 @@ fn a_reader_follows_the_writer_and_a_command_is_followed_by_who_overwrites_what_
     }
 }
 
-/// Replay waits for all that the anchor covers, also in the record's own stream.
+/// Replay waits for all positions covered by the anchor, also in the record's own stream.
 #[test]
 fn components_that_an_anchor_covers_are_those_of_the_anchor() {
     let mut world = World::new(Protocol::Taurus, true);
@@ -63,7 +63,7 @@ fn components_that_an_anchor_covers_are_those_of_the_anchor() {
     world.order.housekeep(&[600, 400]);
     world.commit(0, &[access(0, false), access(1, true)]);
     assert_eq!(world.last().vector, [600, 400]);
-    // In memory the transaction follows only what it touched.
+    // In memory the transaction follows only the writers of the touched rows.
     world.commit(1, &[access(1, true)]);
     assert_eq!(world.last().vector, [600, 400]);
     let mut decoded = [0; 2];
@@ -74,7 +74,7 @@ fn components_that_an_anchor_covers_are_those_of_the_anchor() {
 }
 
 /// The sequence of docs/protocols/plover.md: T1 writes x, T2 reads x and writes y, in another
-/// partition. Their numbers are 1 and 2; T2's own streams may be durable before T1's.
+/// partition. The numbers are 1 and 2; T2's own streams may be durable before T1's.
 #[test]
 fn plover_waits_for_the_common_watermark_and_not_for_touched_partitions() {
     let mut world = World::new(Protocol::Plover, false);
@@ -91,7 +91,7 @@ fn plover_waits_for_the_common_watermark_and_not_for_touched_partitions() {
     assert_eq!(world.commit(0, &[access(rows[0], true), access(rows[1], true)]), [(COMMON, 3)]);
     let records: Vec<_> = world.records.iter().map(|r| (r.stream, r.number)).collect();
     assert_eq!(records, [(0, 1), (1, 2), (0, 3), (1, 3)]);
-    // A reader waits for the last number of each partition that it touched.
+    // A reader waits for the last number of each partition touched.
     assert_eq!(world.commit(0, &[access(rows[0], false)]), [(COMMON, 3)]);
 }
 
@@ -100,7 +100,7 @@ fn poplar_waits_for_its_own_record_only_if_it_wrote_blindly() {
     let mut world = World::new(Protocol::Poplar, false);
     assert_eq!(world.commit(0, &[access(0, true)]), [(Lane::position(0), 10)]);
     assert_eq!(world.commit(1, &[access(0, false), access(1, true)]), [(COMMON, 2)]);
-    // A reader's number is not in the row that it read.
+    // A reader's number is not in the row read.
     assert_eq!(world.commit(1, &[access(0, false)]), [(COMMON, 1)]);
     // Updates read.
     world.rules = Rules::new(Protocol::Poplar, 2, 4, false, false);

@@ -1,4 +1,4 @@
-//! A client of a life: what it has asked for, what was run of that, and what it was told.
+//! A client of a life: its requests, the requests that have run, and the replies received.
 
 use super::commands::{self, Circumstances};
 use super::model::{Body, Changes, Model};
@@ -6,7 +6,7 @@ use super::reply::{Answer, Expected};
 use super::script::{OWN_NUMBER, Words};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// When a client is told of its transactions.
+/// The time at which a client is told of its transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     Acknowledged,
@@ -25,72 +25,72 @@ impl Mode {
     }
 }
 
-/// The longest that replies are sent early under [`Mode::Second`], in milliseconds.
+/// The longest time of early replies under [`Mode::Second`], in milliseconds.
 const SECOND_MS: i64 = 1_000;
 
-/// A request that has run, whose reply may be on its way.
+/// A request that has run, with a reply perhaps on its way.
 struct Executed {
     answer: Answer,
     transaction: Option<usize>,
     mode: Mode,
-    /// A client that is told of it may rely on it.
+    /// A client that is told of the request may rely on the request.
     is_reliable: bool,
-    /// A client that is told of it may rely on all before it.
+    /// A client that is told of the request may rely on all requests before.
     is_barrier: bool,
 }
 
-/// A key that is watched.
+/// A watched key.
 struct WatchedName {
     database: u32,
     key: String,
     changes: Changes,
-    /// It may go by itself.
+    /// The key may go by itself.
     expires: bool,
-    /// It does not exist. If it does not again, then it is as it was.
+    /// The key does not exist. A key that is absent again is unchanged.
     is_absent: bool,
 }
 
 /// A client.
 pub(crate) struct TortureClient {
-    /// Its number in the server.
+    /// The number of the client in the server.
     pub number: usize,
-    /// What it is about to send.
+    /// The requests to send next.
     pub planned: VecDeque<(u64, Words)>,
     next_number: u64,
-    /// What it has sent that has not run.
+    /// The requests sent that have not run.
     pub asked: VecDeque<(u64, Words)>,
     executed: VecDeque<Executed>,
-    /// Bytes of a reply that has not arrived whole.
+    /// Bytes of an incomplete reply.
     output: Vec<u8>,
     database: u32,
     mode: Mode,
     multi: Option<Vec<Words>>,
     watched: Vec<WatchedName>,
-    /// Its transactions that it could not rely on when it was told.
+    /// Transactions on which the client could not rely when told.
     unsure: Vec<usize>,
-    /// Marks of transactions that are not on disk.
+    /// Marks of transactions not yet on disk.
     marks: BTreeSet<u64>,
-    /// Those whose replies are surely early, with their times.
+    /// The marks with surely early replies, with their times.
     early: Vec<(u64, i64)>,
-    /// CLIENT UNBLOCK was sent to it.
+    /// CLIENT UNBLOCK was sent to the client.
     pub is_unblocked: bool,
-    /// What it met, and how often.
+    /// The events of the client, with their counts.
     pub counts: BTreeMap<&'static str, u64>,
 }
 
-/// What a reply shows to be wrong.
+/// The error shown by a reply.
 pub(crate) enum Fault {
-    /// It is not what the command replies.
+    /// The reply differs from the reply of the command.
     Reply(String),
-    /// It has no request, or comes before another one.
+    /// The reply has no request, or precedes an earlier reply.
     Order(String),
 }
 
-/// What the driver does after a reply.
+/// The next step of the driver after a reply.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Then {
     Nothing,
-    /// A client was unblocked, by what CLIENT ID says to it.
+    /// A client was unblocked, by the number from CLIENT ID.
     Unblocked(u64),
     /// The log has failed.
     LogFailed,
@@ -140,12 +140,13 @@ impl TortureClient {
         }
     }
 
-    /// Whether all that has run was told.
+    /// Whether all requests that have run were told.
     pub fn is_told_all(&self) -> bool {
         self.executed.is_empty()
     }
 
-    /// Replies of a turn of this client. `marks` are those of transactions that wait for the disk.
+    /// Handles the replies of a turn of this client. `marks` belong to transactions that wait for
+    /// the disk.
     pub fn ran(
         &mut self,
         model: &mut Model,
@@ -154,7 +155,7 @@ impl TortureClient {
         now_ms: i64,
     ) -> Result<Vec<Then>, Fault> {
         let is_overdue = self.early.iter().any(|(_, since)| now_ms - since >= SECOND_MS);
-        // Under `1s` they are, if nothing before them waits.
+        // Under `1s` the replies are early, if nothing before waits.
         let (mut all_early, mut then) = (!replies.is_empty(), Vec::new());
         let is_first = self.marks.is_empty();
         while let Some((answer, length)) = Answer::parse(replies) {
@@ -250,7 +251,7 @@ impl TortureClient {
         Ok(then)
     }
 
-    /// Counts what commands of groups have found that were sent alone.
+    /// Counts the results of commands of groups that were sent alone.
     fn count_streams(&mut self, request: &Words, answer: &Answer) {
         let what = match (request[0].as_str(), answer) {
             ("XREADGROUP", Answer::Array(Some(_))) => "streams: read by a group",
@@ -271,7 +272,8 @@ impl TortureClient {
         Ok(Expected::Any)
     }
 
-    /// A command on the connection or the server, if it is one: what it replies.
+    /// The reply to a command on the connection or the server, if the request is a command of that
+    /// kind.
     fn local(
         &mut self,
         request: &Words,
@@ -344,7 +346,7 @@ impl TortureClient {
         }
         if *answer == Answer::Array(None) {
             *self.counts.entry("clients: EXEC failed by WATCH").or_default() += 1;
-            // The keys behind the first one that has changed are not looked at.
+            // The keys behind the first changed key are not looked at.
             if let Some(watch) = first {
                 model.head(watch.database, &watch.key, at.now_ms);
             }
@@ -385,7 +387,7 @@ impl TortureClient {
         self.output.extend_from_slice(bytes);
         while let Some((answer, length)) = Answer::parse(&self.output) {
             self.output.drain(..length);
-            // The last one: the command that waits for an element waits in vain.
+            // The last reply: the command that waits for an element waits in vain.
             if log_failed && answer.is_error("MISCONF") {
                 continue;
             }
@@ -423,7 +425,7 @@ impl TortureClient {
         Ok(())
     }
 
-    /// Whether there is something in the model for the command that it waits with.
+    /// Whether the model has something for the waiting command of the client.
     pub fn could_go_on(&self, model: &mut Model, now_ms: i64) -> Option<String> {
         let (_, request) = self.asked.front()?;
         let keys = match request[0].as_str() {
@@ -440,7 +442,7 @@ impl TortureClient {
 }
 
 impl Fault {
-    /// Whether it is one of order, and what is wrong.
+    /// Whether the fault is a fault of order, and the description.
     pub fn into_parts(self) -> (bool, String) {
         match self {
             Fault::Reply(text) => (false, text),

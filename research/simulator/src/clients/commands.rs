@@ -1,4 +1,4 @@
-//! What commands do to the model, and what they reply.
+//! The effects of commands on the model, and their replies.
 
 use super::lua;
 use super::model::{Body, CollectionKind, Model, WrongType, score_of, texts};
@@ -27,7 +27,7 @@ fn maybe(text: Option<String>) -> Expected {
     same(Answer::Text(text))
 }
 
-/// Runs a command on the data. Returns what it replies.
+/// Runs a command on the data. Returns the reply.
 pub(crate) fn apply(model: &mut Model, at: Circumstances, request: &[String]) -> Expected {
     if let Some(expected) = lua::apply(model, at, request) {
         return expected;
@@ -121,7 +121,7 @@ impl Circumstances {
     ) -> Result<usize, WrongType> {
         let mut removed = 0;
         for member in members {
-            // With the last one the collection went.
+            // With the last member the collection went.
             let Some(collection) = self.collection(model, key, kind)? else { break };
             if model.member(collection, member).is_some() {
                 model.set_member((self.database, key), collection, member, None);
@@ -203,7 +203,7 @@ fn set(model: &mut Model, at: Circumstances, key: &str, value: &str, options: &[
         return Err(WrongType);
     }
     match expires {
-        // It would be gone at once.
+        // The value would be gone at once.
         Some(ms) if ms <= at.now_ms => {
             if before.is_some() {
                 model.set_head(at.database, key, None);
@@ -293,12 +293,12 @@ fn lists(model: &mut Model, at: Circumstances, args: &[&str]) -> Option<Done> {
                 if before.is_empty() {
                     return Ok(maybe(None));
                 }
-                // It is not taken if it cannot be put anywhere.
+                // The element is not taken if there is no place to put it.
                 at.list(model, to)?;
                 let Some(element) = at.pop(model, from, one)? else { return Ok(maybe(None)) };
                 at.push(model, to, other, &[&element])?;
                 if from == to {
-                    // Its only element left it for a moment, and took the expiry along.
+                    // The only element left the list for a moment, and took the expiry along.
                     let (list, _) = at.list(model, to)?;
                     at.set_list(model, to, list, expires);
                 }
@@ -340,7 +340,7 @@ fn hashes(model: &mut Model, at: Circumstances, args: &[&str]) -> Option<Done> {
                 integer(1)
             })
         }
-        // The time has not come when the history ends: the field is written as it was.
+        // The time has not come when the history ends: the field is written unchanged.
         ["HPEXPIREAT", key, _, "FIELDS", "1", field] => {
             at.collection(model, key, kind).map(|found| {
                 let value = found.and_then(|hash| model.member(hash, field));

@@ -1,31 +1,31 @@
-//! Whether what was recovered is what a crash may leave.
+//! Whether a recovered state is a state that a crash may leave.
 //!
-//! A crash ends each cell at one of its versions. A transaction survives if each of its versions
-//! is at or before its cell's end. The ends are right if
+//! A crash ends each cell at one of its versions. A transaction survives if each of its versions is
+//! at or before its cell's end. The ends are right if
 //!
-//! - what was recovered is the versions at which the cells end;
+//! - the recovered state has the versions at which the cells end;
 //! - a transaction survives whole: if one of its versions is at or before its cell's end, all are;
-//! - what a survivor has read is at or before its cell's end;
-//! - what survives of a client is a prefix: all that it ran before a survivor is there, and what
-//!   that had read;
-//! - the same holds for all that a client was told that may rely on it.
+//! - each version read by a survivor is at or before its cell's end;
+//! - the survivors of a client are a prefix: all transactions of the client before a survivor are
+//!   there, and the versions read by those transactions;
+//! - the same holds for all transactions that a client was told of and may rely on.
 //!
-//! All but the first say that if one cell ends at or after some version, another one does so at
-//! some version. Such rules have a least solution, if any: all cells begin at the first version
-//! that is as recovered, and are raised as far as the rules demand. If that is beyond the last
-//! version that is as recovered, there is none. What a cell holds whose database was flushed, or
-//! whose collection was removed, is not seen, so any end will do.
+//! All rules but the first say that if one cell ends at or after some version, another cell ends at
+//! or after some version. Rules of this form have a least solution, if any: all cells begin at the
+//! first version equal to the recovered state, and are raised as far as the rules demand. If an end
+//! is beyond the last version equal to the recovered state, there is no solution. A cell of a
+//! flushed database, or of a removed collection, is not seen, so any end will do.
 
 mod streams;
 
 use super::model::{Body, CellContent, CellName, Model, Recovered, RecoveredState};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// The most combinations that are tried where it is not known which of several generations of a key
-/// was recovered.
+/// The most combinations tried where the recovered one of several generations of a key is not
+/// known.
 const MOST_TRIED: usize = 4_096;
 
-/// What is wrong with a recovered state.
+/// The kind of error of a recovered state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Wrong {
     Resurrected,
@@ -35,16 +35,17 @@ pub(crate) enum Wrong {
     Lost,
 }
 
-/// For each cell, the versions at which it may end. `None`: at any.
+/// For each cell, the versions at which the cell may end. `None`: at any.
 type Allowed = Vec<Option<Vec<usize>>>;
 
-/// What may be true of a key: where these cells may end.
+/// A possible state of a key: the possible ends of some cells.
 type Choice = Vec<(usize, Vec<usize>)>;
 
-/// Judges what was recovered at a time. `lost` is what earlier crashes have taken, see [`lost`].
+/// Judges the state recovered at a time. `lost` are the values taken by earlier crashes, see
+/// [`lost`].
 ///
 /// # Errors
-/// What is wrong, in a sentence.
+/// The error, in a sentence.
 pub(crate) fn judge(
     model: &Model,
     state: &RecoveredState,
@@ -61,7 +62,7 @@ pub(crate) fn judge(
             }
             return Err((Wrong::Diverged, format!("database {database} was never used")));
         };
-        // The newest first: mostly it is that.
+        // The newest first: mostly the newest was recovered.
         for (version, (content, _)) in model.cells[cell].versions.iter().enumerate().rev() {
             let CellContent::Generation(generation) = content else { unreachable!("it is one") };
             match of_generation(model, (database as u32, *generation), keys, now_ms) {
@@ -103,7 +104,7 @@ pub(crate) fn judge(
     Err(worst.unwrap_or_else(|| (Wrong::Diverged, "no combination was tried".to_string())))
 }
 
-/// What may be true of a generation of a database, of all its keys together.
+/// The possible states of a generation of a database, of all its keys together.
 fn of_generation(
     model: &Model,
     (database, generation): (u32, u32),
@@ -166,7 +167,7 @@ fn shown(model: &Model, cell: usize) -> Vec<String> {
     model.cells[cell].versions.iter().map(show).collect()
 }
 
-/// What may be true of a key, by its generations: absent ones are one.
+/// The possible states of a key, by its generations: all absent generations count as one.
 fn of_key(
     model: &Model,
     cell: usize,
@@ -242,7 +243,7 @@ enum Because {
     IsTold(usize),
     Survives(usize),
     WasRead(usize),
-    /// It came before a survivor, of the same client.
+    /// The transaction came before a survivor, of the same client.
     Precedes(usize, usize),
 }
 
@@ -250,17 +251,17 @@ struct Solver<'m> {
     model: &'m Model,
     allowed: &'m Allowed,
     ends: Vec<usize>,
-    /// Transactions that survive and were not looked at.
+    /// Surviving transactions not looked at yet.
     todo: Vec<usize>,
     survives: Vec<bool>,
-    /// The one before each transaction of the same client.
+    /// The transaction before each transaction of the same client.
     previous: Vec<Option<usize>>,
     /// The survivor for the order of which each transaction survives, if it does only for that.
     because_of: Vec<Option<usize>>,
     is_told: bool,
 }
 
-/// The one before each transaction of the same client.
+/// The transaction before each transaction of the same client.
 fn previous(model: &Model) -> Vec<Option<usize>> {
     let mut last = HashMap::new();
     let all = model.transactions.iter().enumerate();
@@ -282,7 +283,7 @@ fn solve(model: &Model, allowed: &Allowed) -> Result<Vec<usize>, (Wrong, String)
         solver.raise(cell, 0, Because::IsTold(0))?;
     }
     solver.settle()?;
-    // From here on, what cannot be is lost.
+    // From here on, an impossible state is a loss.
     solver.is_told = true;
     for (number, transaction) in model.transactions.iter().enumerate() {
         if transaction.is_told {
@@ -382,12 +383,12 @@ struct VersionOf {
     contents: String,
 }
 
-/// A value of a key, in words that no other value has: all are written once.
+/// A value of a key, in words unique to the value: every value is written once.
 fn told(key: &str, value: &Recovered) -> String {
     format!("{key} {value:?}")
 }
 
-/// What a crash has taken: the values of keys behind their ends.
+/// The losses in a crash: the values of keys behind their ends.
 pub(crate) fn lost(model: &Model, ends: &[usize]) -> Vec<String> {
     let mut all = Vec::new();
     for (cell, end) in model.cells.iter().zip(ends) {

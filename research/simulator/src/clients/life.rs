@@ -1,5 +1,5 @@
-//! A life of a server without sockets and threads: clients ask, a turn is run here and a stream
-//! written there, in an order that follows from the seed, until a crash.
+//! A life of a server without sockets and threads: clients send requests, a turn is run here and a
+//! stream written there, in an order that follows from the seed, until a crash.
 
 use super::client::{Fault, Then, TortureClient};
 use super::model::{ClientTransaction, Model};
@@ -11,7 +11,7 @@ use hyades_platform::clock;
 use hyades_server::torture::SteppedServer;
 use std::collections::BTreeMap;
 
-/// A client that hears messages.
+/// A client that receives messages.
 struct Listener {
     number: usize,
     bytes: Vec<u8>,
@@ -27,7 +27,7 @@ pub(crate) enum Goes {
     LogFailed,
 }
 
-/// What went wrong, whatever will be recovered.
+/// The errors of a life, whatever will be recovered.
 #[derive(Debug, Default)]
 pub(crate) struct Complaints {
     pub replies: Vec<String>,
@@ -35,7 +35,7 @@ pub(crate) struct Complaints {
     pub late: Vec<String>,
 }
 
-/// What was met, and how often.
+/// Events, with their counts.
 pub(crate) type Counts = BTreeMap<&'static str, u64>;
 
 /// A life.
@@ -49,14 +49,14 @@ pub(crate) struct ClientLife<'l> {
     loops: usize,
     clients: Vec<TortureClient>,
     listeners: Vec<Listener>,
-    /// What the clients met, and how often.
+    /// The events of the clients, with their counts.
     counts: Counts,
-    /// For each stream, one in this many opportunities to write is used.
+    /// For each stream, one in this number of opportunities to write is used.
     lazy: Vec<u32>,
     takes_checkpoints: bool,
 }
 
-/// Most requests of a client that were sent and have not run.
+/// Most requests of a client sent and not yet run.
 const MOST_ASKED: usize = 24;
 
 /// The time of this thread.
@@ -70,7 +70,7 @@ fn pass_time(rng: &mut Rng) {
 }
 
 impl<'l> ClientLife<'l> {
-    /// A life that begins.
+    /// A new life.
     pub fn new(
         server: SteppedServer,
         model: &'l mut Model,
@@ -171,7 +171,7 @@ impl<'l> ClientLife<'l> {
         }
     }
 
-    /// Writes all that is in the log.
+    /// Writes the whole log.
     pub fn write_all(&mut self) {
         if let Some(log) = self.server.database().log() {
             while (0..log.streams()).any(|stream| log.step(stream)) {}
@@ -182,7 +182,7 @@ impl<'l> ClientLife<'l> {
         *self.counts.entry(what).or_default() += 1;
     }
 
-    /// What a client met.
+    /// Adds the events of a client.
     fn add_counts(&mut self, at: usize) {
         for (what, times) in std::mem::take(&mut self.clients[at].counts) {
             *self.counts.entry(what).or_default() += times;
@@ -265,7 +265,7 @@ impl<'l> ClientLife<'l> {
         }
     }
 
-    /// A client is sent what may be.
+    /// Sends a client all bytes that may be sent.
     fn send(&mut self, at: usize) {
         let bytes = self.server.output(self.clients[at].number);
         let log_failed = self.server.database().log().is_some_and(|log| log.poisoned().is_some());
@@ -275,13 +275,13 @@ impl<'l> ClientLife<'l> {
         }
     }
 
-    /// All are sent what may be.
+    /// Sends all clients all bytes that may be sent.
     pub fn send_all(&mut self) {
         (0..self.clients.len()).for_each(|at| self.send(at));
         self.listen();
     }
 
-    /// Messages tell that all is on disk that their sender did before.
+    /// A message tells that all earlier transactions of its sender are on disk.
     fn listen(&mut self) {
         for at in 0..self.listeners.len() {
             let number = self.listeners[at].number;
@@ -315,10 +315,10 @@ impl<'l> ClientLife<'l> {
         }
     }
 
-    /// A client goes and another one comes, or one ends the waiting of another.
+    /// A client goes and another comes, or a client ends the waiting of another.
     fn seldom(&mut self, at: usize) {
         if self.rng.u32(0..3) == 0 {
-            // What it might have been told before.
+            // Bytes that the client might have received before.
             self.send(at);
             self.add_counts(at);
             self.count("clients: gone, and others came");
@@ -336,13 +336,13 @@ impl<'l> ClientLife<'l> {
         }
     }
 
-    /// Removes what has expired, or is garbage; or takes a checkpoint.
+    /// Removes expired data, or garbage; or takes a checkpoint.
     fn house_keeping(&mut self) -> Goes {
         match self.rng.u32(0..8) {
             0 if self.takes_checkpoints => self.checkpoints.take_stepped(self.server.database()),
             0..3 => {}
             kind => {
-                // It would wait for room.
+                // The server would wait for room.
                 self.write_all();
                 if self.server.reap(kind < 6).is_err() {
                     return Goes::LogFailed;
@@ -352,14 +352,14 @@ impl<'l> ClientLife<'l> {
         Goes::On
     }
 
-    /// What all have met.
+    /// The parts of the life, with the events of all clients.
     pub fn into_parts(mut self) -> (SteppedServer, Complaints, CheckpointCounts, Counts) {
         (0..self.clients.len()).for_each(|at| self.add_counts(at));
         let ClientLife { server, complaints, checkpoints, counts, .. } = self;
         (server, complaints, checkpoints, counts)
     }
 
-    /// Runs all that was asked for, and has all be told. What is not told then, is late.
+    /// Runs all requests, and sends all replies. A reply not received then is late.
     pub fn settle(&mut self) -> Goes {
         loop {
             let mut has_run = false;
@@ -381,7 +381,7 @@ impl<'l> ClientLife<'l> {
             if !self.is_sound() {
                 return Goes::On;
             }
-            // What was sent makes room for the replies of one that has run nothing.
+            // Sent bytes make room for the replies of a client that has run nothing.
             let has_work = (0..self.clients.len()).any(|at| {
                 let number = self.clients[at].number;
                 self.server.has_work(number)

@@ -1,5 +1,5 @@
-//! Scripts and functions of the server. Their arguments are commands, a text each, which they run
-//! one after the other.
+//! Scripts and functions of the server. The arguments are commands, a text each, run one after the
+//! other.
 
 use super::commands::{self, Circumstances};
 use super::model::Model;
@@ -11,13 +11,13 @@ use super::script::Words;
 pub(crate) enum ScriptEnding {
     /// With the replies of its commands.
     Returns,
-    /// With an error, which keeps what the commands have done.
+    /// With an error, which keeps the changes of the commands.
     Fails,
-    /// With an error, which undoes what the commands have done.
+    /// With an error, which undoes the changes of the commands.
     RollsBack,
 }
 
-/// The first line of a script that an error undoes.
+/// The first line of a script undone by an error.
 const ROLLS_BACK: &str = "#!lua flags=rollback\n";
 
 /// Runs the commands in ARGV.
@@ -63,7 +63,7 @@ fn with_commands(head: [String; 3], commands: Vec<Words>) -> Words {
     head.into_iter().chain(commands.into_iter().map(|words| words.join(" "))).collect()
 }
 
-/// Runs a script or a function on the data, if the request is one. Returns its reply.
+/// Runs a script or a function on the data, if the request is one. Returns the reply.
 pub(crate) fn apply(model: &mut Model, at: Circumstances, request: &[String]) -> Option<Expected> {
     let ending = match request[0].as_str() {
         "FUNCTION" => return Some(Expected::Same(Answer::text(LIBRARY))),
@@ -79,7 +79,7 @@ pub(crate) fn apply(model: &mut Model, at: Circumstances, request: &[String]) ->
         for text in &request[3..] {
             let words: Words = text.split(' ').map(str::to_string).collect();
             replies.push(match words[0].as_str() {
-                // For the commands behind it, and not for the client.
+                // For the later commands of the script, and not for the client.
                 "SELECT" => {
                     at.database = words[1].parse().expect("it is a number");
                     Expected::Same(Answer::ok())

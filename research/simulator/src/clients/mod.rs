@@ -3,7 +3,7 @@
 //! The clients talk to the conversations that serve port 6379 as well, without sockets and threads
 //! ([`hyades_server::torture`]): all is run by one thread, in an order and in a time that follow
 //! from the seed. Each reply is compared with a model when its command has run. After a crash the
-//! database is opened again, and what it holds must be what a crash may leave: see `judge`.
+//! database is opened again, and its contents must be a state that a crash may leave: see `judge`.
 
 mod client;
 mod commands;
@@ -52,7 +52,7 @@ struct ServerCase {
     lost: HashSet<String>,
 }
 
-/// Runs histories of clients until the time is over or one fails. A failing one is kept.
+/// Runs histories of clients until the time is over or a history fails. A failing history is kept.
 ///
 /// # Errors
 /// A failing history could not be kept.
@@ -143,7 +143,7 @@ impl ServerCase {
         *self.outcome.faults.entry(fault).or_default() += 1;
     }
 
-    /// A database that is stepped, with settings that are drawn.
+    /// A stepped database, with drawn settings.
     fn server(&mut self, device: &SimulatedDevice) -> Result<SteppedServer, hyades::Error> {
         let device = Arc::new(device.clone());
         let rng = &mut self.rng;
@@ -171,7 +171,8 @@ impl ServerCase {
         SteppedServer::open(builder, Path::new("/db"), self.loops, &settings)
     }
 
-    /// Opens the database, again after crashes and faults while it is opened, and checks it.
+    /// Opens the database, again after crashes and faults during an opening, and checks the
+    /// contents.
     fn open(&mut self) -> Option<(SteppedServer, SimulatedDevice)> {
         for attempt in 0.. {
             let image = self.disk.fork();
@@ -195,7 +196,7 @@ impl ServerCase {
                         device.arm(SimulatedFault::LyingSync);
                     }
                     if faulty {
-                        // A thread that was started may have met the fault.
+                        // A started thread may have met the fault.
                         drop(server);
                         self.crash();
                         continue;
@@ -222,7 +223,7 @@ impl ServerCase {
         }
     }
 
-    /// Checks what was recovered, which is what the next life begins with.
+    /// Checks the recovered state, with which the next life begins.
     fn examine(
         &mut self,
         mut server: SteppedServer,
@@ -271,7 +272,7 @@ impl ServerCase {
         }
         match ending {
             Ending::PowerCut => self.die_while_writing(&mut life, device),
-            // What may be sent when the log has failed, is sent.
+            // After a failure of the log, all bytes that may be sent are sent.
             _ if goes == Goes::LogFailed => {
                 for event_loop in 0..self.loops {
                     let _ = life.server.drain(event_loop);
@@ -295,7 +296,7 @@ impl ServerCase {
         self.values = script.values();
         match ending {
             Ending::Close | Ending::Quiet => {
-                // All was told, or may be: it is on disk.
+                // All transactions were told, or may be: all are on disk.
                 model.transactions.iter_mut().for_each(|transaction| transaction.is_told = true);
                 self.outcome.late.extend(complaints.late);
                 drop(server);
@@ -322,8 +323,8 @@ impl ServerCase {
         self.model = model;
     }
 
-    /// Stops the process within the writes and syncs of a last round, so that the power cut that
-    /// follows finds unsynced data.
+    /// Stops the process within the writes and syncs of a last round, so that the following power
+    /// cut finds unsynced data.
     fn die_while_writing(&mut self, life: &mut ClientLife<'_>, device: &SimulatedDevice) {
         let streams = self.streams as u64;
         device.arm(SimulatedFault::Stop(self.rng.u64(0..2 * streams)));
@@ -331,7 +332,7 @@ impl ServerCase {
     }
 }
 
-/// What ran, in readable form.
+/// The transactions, in readable form.
 fn story(model: &Model) -> String {
     let lines = model.transactions.iter().enumerate().map(|(number, transaction)| {
         let told = if transaction.is_told { "told" } else { "not told" };

@@ -1,10 +1,10 @@
-//! What the database of a history holds, with all versions since it was opened.
+//! The contents of the database of a history, with all versions since the opening.
 //!
-//! The data are *cells*: the generation of a database, which FLUSHDB changes; the head of a key,
-//! which is its type, its expiry, and the value if that is a string or a list; each member of a
-//! hash, set or sorted set; and the parts of a stream. A cell has its versions in the order of
-//! execution. A transaction has read some versions and written some. A crash ends each cell at one
-//! of its versions: what the server promises of these ends is what `judge` checks.
+//! The data are *cells*: the generation of a database, changed by FLUSHDB; the head of a key, with
+//! the type, the expiry, and the value of a string or a list; each member of a hash, set or sorted
+//! set; and the parts of a stream. A cell has its versions in the order of execution. A transaction
+//! has read some versions and written some. A crash ends each cell at one of its versions: `judge`
+//! checks the promises of the server about the ends.
 
 pub(crate) mod streams;
 
@@ -21,7 +21,7 @@ pub(crate) enum CollectionKind {
 }
 
 impl CollectionKind {
-    /// What TYPE says.
+    /// The reply of TYPE.
     pub fn name(self) -> &'static str {
         match self {
             CollectionKind::Hash => "hash",
@@ -36,13 +36,13 @@ impl CollectionKind {
 pub(crate) enum Body {
     Text(String),
     List(Vec<String>),
-    /// A collection, by its number: each that was ever created has its own.
+    /// A collection, by its number: each collection ever created has its own.
     Collection(CollectionKind, usize),
     /// A stream, by its number.
     Stream(usize),
 }
 
-/// What a cell holds.
+/// The content of a cell.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum CellContent {
     Generation(u32),
@@ -51,14 +51,14 @@ pub(crate) enum CellContent {
         body: Body,
         expires: Option<i64>,
     },
-    /// The value of a field, the score of a member; for members of sets it is empty.
+    /// The value of a field, the score of a member; empty for members of sets.
     Member(Option<String>),
     Log(StreamLog),
     Group(Option<GroupPosition>),
     Pending(GroupPending),
 }
 
-/// What a cell is.
+/// The name of a cell.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum CellName {
     Database(u32),
@@ -67,24 +67,24 @@ pub(crate) enum CellName {
     Stream { stream: usize, part: StreamPart },
 }
 
-/// A cell, with its versions and the transactions that wrote them. The first is what was recovered.
+/// A cell, with its versions and their writers. The first version was recovered.
 #[derive(Clone, Debug)]
 pub(crate) struct VersionedCell {
     pub name: CellName,
     pub versions: Vec<(CellContent, Option<usize>)>,
 }
 
-/// A transaction that was executed.
+/// An executed transaction.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ClientTransaction {
     pub client: usize,
-    /// Its number among the requests of its client.
+    /// The number among the requests of the client.
     pub number: u64,
     pub text: String,
-    /// Cells with the versions that it has read, and has written.
+    /// Cells with the versions read, and cells with the versions written.
     pub reads: BTreeMap<usize, usize>,
     pub writes: BTreeMap<usize, usize>,
-    /// A client was told of it that may rely on it.
+    /// A client was told of the transaction and may rely on the transaction.
     pub is_told: bool,
 }
 
@@ -97,10 +97,10 @@ pub(crate) enum Recovered {
     Stream(RecoveredStream),
 }
 
-/// All that was recovered: by database, the keys with their values and expiries.
+/// The whole recovered state: by database, the keys with their values and expiries.
 pub(crate) type RecoveredState = Vec<BTreeMap<String, (Recovered, Option<i64>)>>;
 
-/// How often a key may have changed, and has.
+/// The numbers of possible and of certain changes of a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Changes {
     pub perhaps: u64,
@@ -116,20 +116,20 @@ pub(crate) struct Model {
     /// The members of each collection that ever had a cell.
     pub collections: Vec<BTreeMap<String, usize>>,
     generations: u32,
-    /// Streams and groups that were ever created.
+    /// Streams and groups ever created.
     streams: usize,
     groups: usize,
     /// For WATCH: by database and key.
     pub changes: HashMap<(u32, String), Changes>,
-    /// The transaction that is executed.
+    /// The transaction in execution.
     now: ClientTransaction,
 }
 
-/// A command is not for a value of this type.
+/// The error of a command for a value of another type.
 pub(crate) struct WrongType;
 
 impl Model {
-    /// The model of what was recovered.
+    /// The model of a recovered state.
     pub fn new(state: &RecoveredState) -> Model {
         let mut model = Model::default();
         for (database, keys) in state.iter().enumerate() {
@@ -214,8 +214,8 @@ impl Model {
         }
     }
 
-    /// Ends the transaction that what was read and written since the last one belongs to. Returns
-    /// its number.
+    /// Ends the transaction of the reads and writes since the last end. Returns the number of the
+    /// transaction.
     pub fn end(&mut self, client: usize, number: u64, text: String) -> usize {
         let now = std::mem::take(&mut self.now);
         self.transactions.push(ClientTransaction { client, number, text, ..now });
@@ -256,7 +256,7 @@ impl Model {
         self.peek_head(database, key, now_ms)
     }
 
-    /// The same, as no read of the key.
+    /// Like `head`, but without a read of the key.
     pub fn peek_head(
         &mut self,
         database: u32,
@@ -314,7 +314,7 @@ impl Model {
         }
     }
 
-    /// The collection of a key, which is created if there is none.
+    /// The collection of a key, created if there is none.
     pub fn open_collection(
         &mut self,
         database: u32,
@@ -330,7 +330,7 @@ impl Model {
         Ok(collection)
     }
 
-    /// What a collection holds of a member.
+    /// The value of a member in a collection.
     pub fn member(&mut self, collection: usize, member: &str) -> Option<String> {
         let cell = self.member_cell(collection, member);
         self.read(cell);
@@ -359,7 +359,7 @@ impl Model {
         }
     }
 
-    /// The members of a collection; that is no read.
+    /// The members of a collection, without a read.
     pub fn peek(&self, collection: usize) -> BTreeMap<String, String> {
         let members = self.collections[collection].iter();
         members
@@ -377,8 +377,8 @@ impl Model {
         self.peek(collection)
     }
 
-    /// The first member of a sorted set, and what it depends on: all that was before it once and is
-    /// not now.
+    /// The first member of a sorted set, with reads of all members that were once lower and are not
+    /// now.
     pub fn lowest(&mut self, collection: usize) -> Option<(String, i64)> {
         let rank = |member: &str, score: &str| (score_of(score), member.to_string());
         let members = self.peek(collection);

@@ -1,4 +1,4 @@
-//! What a server has recovered, as a client finds it.
+//! The recovered state of a server, as a client finds it.
 
 mod streams;
 
@@ -22,7 +22,7 @@ impl Inspector<'_> {
         let mut replies = Vec::new();
         loop {
             replies.extend(self.server.run(self.number).replies);
-            // Replies that were taken make room for others.
+            // Taken replies make room for later replies.
             self.server.output(self.number);
             if let Some((answer, _)) = Answer::parse(&replies) {
                 return answer;
@@ -35,7 +35,7 @@ impl Inspector<'_> {
         all.chunks(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect()
     }
 
-    /// The value of a key; `None` if it expires meanwhile.
+    /// The value of a key; `None` if the key expires meanwhile.
     fn value(&mut self, key: &str) -> Option<Recovered> {
         let Answer::Simple(kind) = self.ask(&format!("TYPE {key}")) else { return None };
         let collection = |kind, members| Some(Recovered::Collection(kind, members));
@@ -61,7 +61,7 @@ impl Inspector<'_> {
     }
 }
 
-/// All that is there. The clock must stand.
+/// The whole recovered state. The clock must stand.
 pub(crate) fn state(server: &mut SteppedServer) -> Result<RecoveredState, String> {
     let number = server.connect(0);
     let mut inspector = Inspector { server, number };

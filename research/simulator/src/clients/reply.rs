@@ -1,4 +1,4 @@
-//! Replies of Redis's protocol, version 2: cut from a stream, and compared with what is expected.
+//! Replies of Redis's protocol, version 2: cut from a stream, and compared with expected replies.
 
 /// A reply.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -15,23 +15,23 @@ pub(crate) enum Answer {
     Array(Option<Vec<Answer>>),
 }
 
-/// What a reply has to be.
+/// The expected reply.
 #[derive(Clone, Debug)]
 pub(crate) enum Expected {
-    /// This one.
+    /// This reply.
     Same(Answer),
-    /// An array of these, in any order, in groups of this number that belong together.
+    /// An array of these replies, in any order, in groups of this size that belong together.
     AnyOrder(Vec<Answer>, usize),
-    /// An error that begins so.
+    /// An error with this start.
     Error(&'static str),
-    /// An array of these.
+    /// An array of these replies.
     All(Vec<Expected>),
     /// Any reply.
     Any,
 }
 
 impl Answer {
-    /// The first reply of `bytes`, with its length. `None` if it has not arrived whole.
+    /// The first reply of `bytes`, with its length. `None` if the reply is incomplete.
     pub fn parse(bytes: &[u8]) -> Option<(Answer, usize)> {
         let end = bytes.windows(2).position(|two| two == b"\r\n")?;
         let line = String::from_utf8_lossy(&bytes[..end]).into_owned();
@@ -75,12 +75,12 @@ impl Answer {
         Answer::Simple("OK".into())
     }
 
-    /// Whether it is one of the errors that begin so.
+    /// Whether the reply is an error with this start.
     pub fn is_error(&self, begins: &str) -> bool {
         matches!(self, Answer::Error(text) if text.starts_with(begins))
     }
 
-    /// The same as a script passes it on: there is one null.
+    /// The reply as passed on by a script: there is one null.
     fn in_script(self) -> Answer {
         match self {
             Answer::Array(None) => Answer::Text(None),
@@ -91,7 +91,7 @@ impl Answer {
         }
     }
 
-    /// Whether it is null.
+    /// Whether the reply is null.
     pub fn is_null(&self) -> bool {
         matches!(self, Answer::Text(None) | Answer::Array(None))
     }
@@ -108,7 +108,7 @@ impl Answer {
 }
 
 impl Expected {
-    /// What a script returns that passes the reply on.
+    /// The result of a script that passes the reply on.
     pub fn in_script(self) -> Expected {
         match self {
             Expected::Same(answer) => Expected::Same(answer.in_script()),
@@ -116,7 +116,7 @@ impl Expected {
         }
     }
 
-    /// Whether a reply is what is expected.
+    /// Whether a reply is the expected reply.
     pub fn is(&self, answer: &Answer) -> bool {
         match (self, answer) {
             (Expected::Any, _) => true,

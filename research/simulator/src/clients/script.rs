@@ -1,4 +1,4 @@
-//! What clients ask for: random requests over a few keys, so that they meet.
+//! The requests of clients: random requests over a few keys, so that requests meet.
 
 mod streams;
 
@@ -9,26 +9,26 @@ use std::collections::VecDeque;
 /// A request, its words.
 pub(crate) type Words = Vec<String>;
 
-/// The channel that messages are published in.
+/// The channel of published messages.
 pub(crate) const CHANNEL: &str = "news";
 
-/// Where the number belongs of the request with which a message is sent.
+/// The place for the number of the request that sends a message.
 pub(crate) const OWN_NUMBER: &str = "?";
 
-/// Bytes of a chunk of a long string, as the server has it. Nothing depends on it but what is
-/// tried.
+/// Bytes of a chunk of a long string, as in the server. Only the tried positions depend on the
+/// size.
 const CHUNK_BYTES: usize = (64 << 10) - 16;
 
 /// A time of expiry that no history reaches, in milliseconds since 1970.
 const LATE_MS: i64 = 40_000_000_000_000;
 
-/// Databases that are used.
+/// The number of databases in use.
 pub(crate) const DATABASES: u32 = 2;
 
-/// What a history has beside the commands that each has.
+/// The subjects of a history beside the common commands.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Subjects {
-    /// Values of many lengths are written, with what points to them behind these.
+    /// Values of many lengths are written, with later pointers to the values.
     pub points: bool,
     /// There are streams.
     pub streams: bool,
@@ -39,7 +39,7 @@ pub(crate) struct Script {
     rng: Rng,
     /// Values made: each is written once.
     values: u64,
-    /// Ids of entries of streams that were made last.
+    /// Ids of the newest entries of streams.
     entries: VecDeque<String>,
     subjects: Subjects,
 }
@@ -118,8 +118,8 @@ impl Script {
         }
     }
 
-    /// On strings that lie in chunks, most of which are absent: what is written begins one, or is
-    /// near to its begin, so that little is logged.
+    /// On strings in chunks, most of them absent: a write begins a chunk, or is near to the start
+    /// of a chunk, so that little is logged.
     fn large_string(&mut self) -> String {
         let (key, other, value) = (self.key('b'), self.key('b'), self.value());
         let at = CHUNK_BYTES * self.rng.usize(17..20) + self.rng.usize(0..50);
@@ -169,7 +169,7 @@ impl Script {
             3..5 => format!("HDEL {key} {}", self.some(Self::member)),
             5 => format!("HGET {key} {}", self.member()),
             6 => format!("HLEN {key}"),
-            // Times that no history reaches: what they change is how the hash is stored.
+            // Times that no history reaches: these times change only how the hash is stored.
             7 => {
                 let (member, value) = (self.member(), self.value());
                 format!("HSETEX {key} PXAT {LATE_MS} FIELDS 1 {member} {value}")
@@ -300,8 +300,7 @@ impl Script {
         }
     }
 
-    /// Data of some length, and then what points to them: two transactions, unless they are run
-    /// at once.
+    /// Data of some length, and then a pointer to the data: two transactions, unless run at once.
     fn pointer(&mut self) -> Vec<Words> {
         let (data, pointer) = (self.key('s'), self.key('n'));
         let length = [10, 1_000, 9_000, 40_000][self.rng.usize(0..4)];
@@ -309,7 +308,7 @@ impl Script {
         for _ in 0..self.rng.usize(1..4) {
             all.push(format!("SET {data} {}{}", self.value(), "y".repeat(length)));
             if self.rng.bool() {
-                // It ends the run.
+                // The read ends the run.
                 all.push(format!("GET {data}"));
             }
             all.push(format!("INCRBY {pointer} {}", self.rng.u32(1..100)));
@@ -317,7 +316,7 @@ impl Script {
         all.iter().map(|text| words(text)).collect()
     }
 
-    /// Two numbers, and a key of what was moved, change together.
+    /// Two numbers, and a key of the moved amount, change together.
     fn transfer(&mut self) -> Vec<Words> {
         let (from, to, by) = (self.key('n'), self.key('n'), self.rng.i32(1..50));
         let mut all = Vec::new();

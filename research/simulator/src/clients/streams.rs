@@ -1,4 +1,4 @@
-//! What commands for streams do to the model, and what they reply.
+//! The effects of commands for streams on the model, and their replies.
 
 use super::commands::{Circumstances, Done};
 use super::model::streams::{EntryId, StreamLog};
@@ -20,7 +20,7 @@ fn number<T: std::str::FromStr>(text: &str) -> T {
     text.parse().unwrap_or_else(|_| unreachable!("{text} is a number"))
 }
 
-/// An entry as a reply shows it; one that was deleted has no fields.
+/// An entry as shown in a reply; a deleted entry has no fields.
 fn entry(id: EntryId, fields: Option<&Vec<String>>) -> Answer {
     let fields = fields.map(|fields| fields.iter().map(Answer::text).collect());
     Answer::Array(Some(vec![Answer::text(id.to_string()), Answer::Array(fields)]))
@@ -190,7 +190,7 @@ impl GroupRead<'_> {
         same(Answer::Array(Some(vec![Answer::Array(Some(pair))])))
     }
 
-    /// Entries that the group was not delivered.
+    /// Entries not yet delivered to the group.
     fn deliver(&self, model: &mut Model, at: Circumstances) -> Done {
         let Some(stream) = model.stream(at.database, self.key, at.now_ms)? else {
             return Ok(NO_GROUP);
@@ -217,7 +217,7 @@ impl GroupRead<'_> {
         self.reply(wanted.into_iter().map(|(id, fields)| entry(*id, Some(fields))).collect())
     }
 
-    /// Entries that the consumer has not acknowledged.
+    /// Entries not acknowledged by the consumer.
     fn history(&self, model: &mut Model, at: Circumstances) -> Done {
         let Some(stream) = model.stream(at.database, self.key, at.now_ms)? else {
             return Ok(NO_GROUP);

@@ -1,4 +1,4 @@
-//! The dependency graph of a history, and the search for cycles in it.
+//! The dependency graph of a history, and the search for cycles in the graph.
 
 mod snapshots;
 
@@ -10,24 +10,24 @@ use std::fmt::Write;
 /// Why one transaction precedes another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Why {
-    /// It wrote what the other replaced.
+    /// The first wrote the value that the second replaced.
     WriteWrite(Place, u64),
-    /// It wrote what the other read.
+    /// The first wrote the value that the second read.
     WriteRead(Place, u64),
-    /// It read what the other replaced; `None` for a place that had no value.
+    /// The first read the value that the second replaced; `None` for a place without a value.
     ReadWrite(Place, Option<u64>),
-    /// It was answered before the other was invoked.
+    /// The first was answered before the second was invoked.
     RealTime,
-    /// The same, in one session, or in an earlier life of the database.
+    /// The first was answered before, in one session or in an earlier life of the database.
     Session,
-    /// It is the same transaction: its reads precede its writes.
+    /// Both are one transaction: the reads precede the writes.
     Begins,
 }
 
 /// A violation, in readable form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Anomaly {
-    /// Its name in the literature, or a short description.
+    /// The name in the literature, or a short description.
     pub name: &'static str,
     /// The transactions involved and why each precedes the next, in lines.
     pub trace: String,
@@ -41,14 +41,14 @@ impl Anomaly {
 
 type Checked<T> = Result<T, Box<Anomaly>>;
 
-/// What a transaction read at a place before it wrote there, and what it wrote.
+/// The reads of a transaction at a place before its first write there, and its writes.
 #[derive(Default)]
 struct Touched {
     read: Vec<Option<u64>>,
     /// Lists without the transaction's own values.
     lists: Vec<Vec<u64>>,
     wrote: Vec<u64>,
-    /// What a register's first write replaced.
+    /// The value replaced by the first write of a register.
     over: Option<Option<u64>>,
 }
 
@@ -57,20 +57,20 @@ struct Graph<'h> {
     touched: Vec<BTreeMap<Place, Touched>>,
     /// The transaction that wrote each value.
     writers: HashMap<(Place, u64), usize>,
-    /// The values of each place in version order, as far as the history shows it.
+    /// The values of each place in version order, as far as shown by the history.
     orders: BTreeMap<Place, Vec<u64>>,
-    /// Transactions that are checked: those with a known end, aborted ones included, and the
-    /// writers of values that such transactions read.
+    /// Checked transactions: transactions with a known end, aborted transactions included, and the
+    /// writers of values read by checked transactions.
     happened: Vec<bool>,
     edges: Vec<Vec<(usize, Why)>>,
-    /// The first of the nodes for the commits of transactions, if these are apart from their reads.
+    /// The first of the nodes for the commits of transactions, if commits are apart from reads.
     commits: Option<usize>,
 }
 
 /// Whether a serial order that agrees with `order` explains the history.
 ///
-/// Complete for histories that end with a read of everything. In others it may miss an anomaly, but
-/// every anomaly that it reports is real.
+/// Complete for histories that end with a read of everything. For other histories an anomaly may be
+/// missed, but every reported anomaly is real.
 ///
 /// # Errors
 /// The first anomaly found. For a cycle, the shortest one found.
@@ -183,8 +183,8 @@ impl Graph<'_> {
         }
     }
 
-    /// Finds the transactions that took effect: those with a known end, and the writers of the
-    /// values that they read.
+    /// Finds the transactions that took effect: transactions with a known end, and the writers of
+    /// the values read by found transactions.
     fn find_what_happened(&mut self) -> Checked<()> {
         let mut open: Vec<usize> = Vec::new();
         for (at, observed) in self.history.iter().enumerate() {
@@ -216,7 +216,7 @@ impl Graph<'_> {
         Ok(())
     }
 
-    /// Every value that a transaction read.
+    /// Every value read by a transaction.
     fn saw(&self, at: usize) -> Vec<(Place, u64)> {
         let mut all = Vec::new();
         for op in &self.history[at].ops {
@@ -237,7 +237,7 @@ impl Graph<'_> {
     }
 
     /// Of two observed states of a list, one must be a prefix of the other. The values of one
-    /// transaction must be adjacent in it.
+    /// transaction must be adjacent in the list.
     fn order_lists(&mut self) -> Checked<()> {
         let mut orders: BTreeMap<Place, Vec<u64>> = BTreeMap::new();
         for at in (0..self.history.len()).filter(|&at| self.happened[at]) {
@@ -276,7 +276,7 @@ impl Graph<'_> {
         Ok(())
     }
 
-    /// Orders registers by what each write replaced. No value may be replaced twice.
+    /// Orders registers by the value replaced by each write. No value may be replaced twice.
     fn order_registers(&mut self) -> Checked<()> {
         let mut after: HashMap<(Place, Option<u64>), usize> = HashMap::new();
         for at in (0..self.history.len()).filter(|&at| self.took_effect(at)) {
@@ -322,7 +322,7 @@ impl Graph<'_> {
                     (None, Some(position)) => {
                         order.and_then(|o| position.checked_sub(1).and_then(|p| o.get(p))).copied()
                     }
-                    // No transaction read it, so it comes after all values that were read.
+                    // No transaction read the value, so the value comes after all values read.
                     (None, None) => order.and_then(|order| order.last()).copied(),
                 };
                 next.entry((*place, before)).or_default().push(at);
@@ -386,10 +386,10 @@ impl Graph<'_> {
         }
     }
 
-    /// Adds edges from the transactions in `earlier` to those in `later` that were invoked after
-    /// they were answered. There is one extra node per answer: the transaction precedes the node of
-    /// its answer, each node precedes the next, and a transaction follows the last node before its
-    /// invocation.
+    /// Adds edges from the transactions in `earlier` to the transactions in `later` that were
+    /// invoked after the answers. There is one extra node per answer: the transaction precedes the
+    /// node of its answer, each node precedes the next, and a transaction follows the last node
+    /// before its invocation.
     fn link_answers(&mut self, earlier: &[usize], later: &[usize], why: &Why) {
         let told = |at: usize| match self.history[at].end {
             End::Acknowledged(moment) | End::Aborted(moment) => Some((moment, at)),

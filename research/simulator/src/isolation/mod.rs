@@ -1,12 +1,12 @@
-//! Isolation check by history: whether a serial order, one that agrees with real time if that is
-//! promised, explains what clients requested, what they were answered, and when.
+//! Isolation check by history: whether a serial order, in agreement with real time if promised,
+//! explains the requests of clients, the answers, and the times of both.
 //!
 //! [`check`](graph::check) builds the dependency graph of Adya ("Weak Consistency: A Generalized
 //! Theory and Optimistic Implementations for Distributed Transactions", MIT, 1999) from histories
 //! that show the order of versions, as Kingsbury and Alvaro do ("Elle: Inferring Isolation
 //! Anomalies from Experimental Observations", VLDB 2020): every value is written once, lists are
-//! only appended to, and a write of a register states what it replaced. [`search`] uses no graph:
-//! it tries all orders, and is what the graph is compared with.
+//! only appended to, and a write of a register states the replaced value. [`search`] uses no graph:
+//! the search tries all orders, and the graph is compared with the search.
 
 mod components;
 pub mod graph;
@@ -27,7 +27,7 @@ pub enum Op {
     List {
         /// The list.
         key: u64,
-        /// Its values.
+        /// The values of the list.
         saw: Vec<u64>,
     },
     /// Writes a value, unique in the history, to a register.
@@ -36,7 +36,7 @@ pub enum Op {
         key: u64,
         /// The value.
         value: u64,
-        /// The value that it replaced, as read by the same transaction.
+        /// The replaced value, as read by the same transaction.
         over: Option<u64>,
     },
     /// Reads the registers of a range.
@@ -53,15 +53,15 @@ pub enum Op {
 /// How a transaction ended, as far as its client knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// It was acknowledged at this time.
+    /// Acknowledged at this time.
     Acknowledged(u64),
-    /// It aborted. What it read was reported to the client at this time.
+    /// Aborted. The reads were reported to the client at this time.
     Aborted(u64),
-    /// It may have taken effect, at any time after its invocation.
+    /// May have taken effect, at any time after the invocation.
     Unknown,
 }
 
-/// With what a serial order has to agree, besides what was read and written.
+/// The order with which a serial order has to agree, besides the reads and writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// With nothing: serializability.
@@ -91,17 +91,17 @@ impl Order {
 pub struct Observed {
     /// The life of the database: its openings, counted.
     pub life: usize,
-    /// The session, which runs one transaction after the other.
+    /// The session, which runs transactions in sequence.
     pub session: usize,
     /// Time of the invocation.
     pub invoked: u64,
-    /// How it ended.
+    /// The end of the transaction.
     pub end: End,
-    /// Its operations, in order.
+    /// The operations, in order.
     pub ops: Vec<Op>,
 }
 
-/// Where a value is stored. Lists and registers have separate keys.
+/// The place of a value. Lists and registers have separate keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Place {
     /// A list.

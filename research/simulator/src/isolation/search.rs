@@ -11,7 +11,7 @@ struct SearchState {
 }
 
 impl SearchState {
-    /// Runs a transaction. Returns false if it would read something else than it did.
+    /// Runs a transaction. Returns false if the transaction would read something else than before.
     fn run(&mut self, observed: &Observed) -> bool {
         let Some(next) = self.after(observed) else { return false };
         if !matches!(observed.end, End::Aborted(_)) {
@@ -20,8 +20,8 @@ impl SearchState {
         true
     }
 
-    /// The state after a transaction, were it to commit. `None` if it would read something else
-    /// than it did.
+    /// The state after a transaction, were the transaction to commit. `None` if the transaction
+    /// would read something else than before.
     fn after(&self, observed: &Observed) -> Option<SearchState> {
         let mut next = self.clone();
         for op in &observed.ops {
@@ -46,7 +46,7 @@ impl SearchState {
         Some(next)
     }
 
-    /// Installs what a transaction wrote that has read `snapshot`. Returns false if another one has
+    /// Installs the writes of a transaction that has read `snapshot`. Returns false if another has
     /// written there since.
     fn install(&mut self, observed: &Observed, snapshot: &SearchState) -> bool {
         let after = snapshot.after(observed).expect("it has run");
@@ -82,14 +82,14 @@ fn answered_at(observed: &Observed) -> Option<u64> {
 #[derive(Clone)]
 enum Progress {
     ToBegin,
-    /// It has read this, and has to commit.
+    /// The transaction has read this state, and has to commit.
     Begun(Rc<SearchState>),
     Done,
 }
 
-/// Whether snapshots explain the history: each transaction reads all that was committed when it
-/// began, and of two that write at the same place one begins after the other has committed. The
-/// order agrees with real time. Only for a few transactions.
+/// Whether snapshots explain the history: each transaction reads all commits before its start, and
+/// of two writers at the same place one begins after the other has committed. The order agrees with
+/// real time. Only for a few transactions.
 pub fn has_order_of_snapshots(history: &[Observed]) -> bool {
     fn go(history: &[Observed], all: &mut Vec<Progress>, state: &SearchState) -> bool {
         let is_settled = |(at, progress): (usize, &Progress)| {
@@ -133,7 +133,7 @@ pub fn has_order_of_snapshots(history: &[Observed]) -> bool {
 }
 
 /// Whether a serial order explains the history. The order holds all transactions with a known end
-/// and any of the others, and agrees with `order`. Only for a few transactions.
+/// and any of the rest, and agrees with `order`. Only for a few transactions.
 pub fn has_serial_order(history: &[Observed], order: Order) -> bool {
     fn go(history: &[Observed], order: Order, left: &mut Vec<usize>, state: &SearchState) -> bool {
         if left.iter().all(|&at| history[at].end == End::Unknown) {

@@ -21,7 +21,7 @@ const REGISTERS: Table = Table::nth(1);
 const VALUES: Column<[u8]> = Column::at(1);
 const VALUE: Column<u64> = Column::at(1);
 
-/// An operation that a transaction is to execute.
+/// An operation for a transaction to execute.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 enum Ask {
     Append(u64, u64),
@@ -83,7 +83,7 @@ fn run(tx: &Transaction<'_>, asked: &Asked) -> Result<(), Abort> {
 pub struct Load {
     /// Protocol, concurrency control, record kind and number of streams.
     pub combination: Combination,
-    /// What transactions are protected from.
+    /// The isolation of transactions.
     pub isolation: Isolation,
     /// Seed of all random choices.
     pub seed: u64,
@@ -102,12 +102,12 @@ pub struct Load {
 enum How {
     Closure,
     Procedure,
-    /// As of a snapshot; it only reads.
+    /// As of a snapshot; only reads.
     Snapshot,
 }
 
 impl Load {
-    /// The order that the concurrency control promises.
+    /// The order promised by the concurrency control.
     pub fn order(&self) -> Order {
         match self.combination.concurrency {
             _ if self.isolation == Isolation::Snapshot => Order::Snapshots,
@@ -116,7 +116,7 @@ impl Load {
         }
     }
 
-    /// The workload that a plan stands for.
+    /// The workload of a plan.
     pub fn of(plan: &Plan) -> Load {
         Load {
             combination: plan.combination,
@@ -145,7 +145,7 @@ impl Load {
     }
 }
 
-/// What a client asks for.
+/// A random request of a client.
 fn random_request(rng: &mut Rng, keys: u64, counters: &Counters) -> (How, Asked) {
     let how = match rng.u32(0..8) {
         0 | 1 => How::Closure,
@@ -171,7 +171,7 @@ fn random_ask(rng: &mut Rng, keys: u64, counters: &Counters) -> Ask {
     }
 }
 
-/// Declares tables, which are spread over partitions at random, and the procedure.
+/// Declares tables, spread over partitions at random, and the procedure.
 fn declare(builder: &mut Builder, rng: &mut Rng) -> ProcedureId {
     let mut spread = |schema: Schema| match rng.u32(0..6) {
         0 => schema.replicated(),
@@ -215,7 +215,7 @@ fn submit(
     };
     let mut ops = DONE.take();
     if end == End::Unknown && result.is_err() {
-        // It wrote nothing, and its reads were never confirmed.
+        // The transaction wrote nothing, and its reads were never confirmed.
         ops.clear();
     }
     Ok(Observed { life, session: number, invoked, end, ops })

@@ -77,8 +77,8 @@ pub fn random(rng: &mut Rng, tables: Tables, shape: Shape, id: u64) -> Program {
     }
 }
 
-/// A program that reads everything. Every other one then writes a row of its own: it cannot run as
-/// of a snapshot.
+/// A program that reads everything. Every second program then writes a row of its own, so the
+/// program cannot run as of a snapshot.
 pub fn reads_everything(tables: Tables, id: u64) -> Program {
     let steps = (0..tables.count).map(|table| Step::All { table }).collect();
     Program { id, steps, mark: id.is_multiple_of(2), give_up: false, strict: false }

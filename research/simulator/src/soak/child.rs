@@ -1,5 +1,5 @@
-//! The process of a soak test that is killed: workers whose transactions are counted, and
-//! bystanders that remove much, hold snapshots, visit rows slowly, and run long transactions.
+//! The killed process of a soak test: workers whose transactions are counted, and bystanders that
+//! remove much, hold snapshots, visit rows slowly, and run long transactions.
 
 use super::data::{CHURNED, ROWS, SoakData};
 use super::life::SoakLife;
@@ -28,7 +28,7 @@ fn say_progress() {
     say("ran\n");
 }
 
-/// Tells the parent what the database counts, for the report of a process with too much memory.
+/// Tells the parent the counters of the database, for the report of a process with too much memory.
 fn say_counters(db: &Database) -> Result<(), Error> {
     loop {
         say(&format!("{COUNTERS} {:?}\n", db.stats()));
@@ -64,7 +64,7 @@ fn run(dir: &Path, life: &SoakLife) -> Result<(), String> {
 
 type ThreadBody<'d> = Box<dyn FnOnce() -> Result<(), Error> + Send + 'd>;
 
-/// What the threads of a life run, with their names.
+/// The bodies of the threads of a life, with their names.
 fn threads<'d>(
     db: &'d Database,
     id: ProcedureId,
@@ -132,7 +132,7 @@ fn work(db: &Database, id: ProcedureId, worker: u64, life: &SoakLife) -> Result<
     }
 }
 
-/// Polls a ticket once, every other one with a waker that panics.
+/// Polls a ticket once, every second ticket with a waker that panics.
 fn poll(ticket: &mut Ticket, n: u64) {
     struct Panics;
     impl Wake for Panics {
@@ -143,7 +143,7 @@ fn poll(ticket: &mut Ticket, n: u64) {
     }
     let waker =
         if n.is_multiple_of(2) { Waker::from(Arc::new(Panics)) } else { Waker::noop().clone() };
-    // Whether it is ready is found by what awaits the ticket afterwards.
+    // The result is found by the later wait for the ticket.
     let _ = Pin::new(ticket).poll(&mut Context::from_waker(&waker));
 }
 
@@ -152,7 +152,7 @@ fn wait(queue: &mut CommitQueue<u64>, worker: u64, asynchronous: bool) -> Result
     let mut acknowledged = Vec::new();
     queue.drain(|n| acknowledged.push(n))?;
     if asynchronous {
-        // The kill may lose them.
+        // The kill may lose the transactions.
         say_progress();
     } else {
         let lines = acknowledged.iter().map(|n| format!("ack {worker} {n}\n"));
@@ -161,13 +161,13 @@ fn wait(queue: &mut CommitQueue<u64>, worker: u64, asynchronous: bool) -> Result
     Ok(())
 }
 
-/// Whether a transaction was refused because of what long ones keep from being freed, or was
-/// itself one of these: each can be, where the machine is slow.
+/// Whether a transaction was refused because of memory kept by long transactions, or was itself a
+/// long transaction: each can be, where the machine is slow.
 pub(super) fn is_refused(error: &Error) -> bool {
     matches!(error, Error::RemovedRows { .. } | Error::Aborted(Abort::RanTooLong))
 }
 
-/// Whether a snapshot, or a long transaction, was ended because of the memory that it held.
+/// Whether a snapshot, or a long transaction, was ended because of its memory.
 fn is_ended(error: &Error) -> bool {
     matches!(error, Error::Aborted(Abort::SnapshotEnded | Abort::RanTooLong))
 }
@@ -209,7 +209,7 @@ fn hold(db: &Database, data: &SoakData, held: Duration) -> Result<(), Error> {
     }
 }
 
-/// Runs transactions whose bodies take long, and only read.
+/// Runs transactions with long bodies that only read.
 fn run_long(db: &Database, time: Duration) -> Result<(), Error> {
     let mut session = db.session()?;
     loop {

@@ -1,4 +1,4 @@
-//! The rows of a soak test: what each transaction of a worker writes, and so what has to be there
+//! The rows of a soak test: the writes of each transaction of a worker, and so the expected rows
 //! after any number of transactions.
 
 use hyades::{Abort, Column, Database, Index, Schema, Table, Transaction, Type};
@@ -16,9 +16,9 @@ pub(super) const VALUE: Column<[u8]> = Column::at(3);
 
 /// Number of rows that each worker writes, in turn.
 const SLOTS: u64 = 40;
-/// One in this many transactions of a worker also increments the row that all workers share.
+/// One in this number of transactions of a worker also increments the row shared by all workers.
 const SHARES: u64 = 8;
-/// One in this many transactions of a worker deletes its row.
+/// One in this number of transactions of a worker deletes its row.
 const DELETES: u64 = 5;
 
 /// Parameters that stay the same over all runs of a database.
@@ -57,7 +57,7 @@ impl SoakData {
         key
     }
 
-    /// The value that transaction `n` of a worker writes to its row; `None` if it deletes the row.
+    /// The value that transaction `n` of a worker writes to its row; `None` for a deletion.
     fn value(&self, worker: u64, n: u64) -> Option<Vec<u8>> {
         let random = mix(worker << 40 | n);
         let most = if random.is_multiple_of(4) { self.longest_value } else { 200 };
@@ -71,13 +71,13 @@ impl SoakData {
         recent.filter_map(|(slot, n)| Some((slot, (n, self.value(worker, n)?)))).collect()
     }
 
-    /// Bound for the bytes of rows, their replacements, and transactions that write them.
+    /// Bound for the bytes of rows, their replacements, and transactions that write rows.
     pub(super) fn memory(&self) -> u64 {
         let rows = self.workers * SLOTS * (self.longest_value / 4 + self.longest_key + 500) as u64;
         6 * rows + 40 * self.workers * self.longest_value as u64
     }
 
-    /// The tables. With `more`, those that are checked have one more index.
+    /// The tables. With `more`, the checked tables have one more index.
     pub(super) fn schemas(&self, more: bool) -> [Schema; 4] {
         let schema = |name: &str, key| {
             let schema = Schema::new(name).column("key", key).column("count", Type::U64);
@@ -118,8 +118,7 @@ impl SoakData {
         Ok(n)
     }
 
-    /// Returns the number of transactions of each worker that are in the database, or what is
-    /// wrong.
+    /// Returns the number of transactions of each worker in the database, or the error.
     pub(super) fn look(&self, db: &Database) -> Result<Vec<u64>, String> {
         let looked = db.try_transact(|tx| self.look_in(tx)).map_err(|error| error.to_string())?;
         looked.map_err(|abort: Abort| abort.to_string())?

@@ -1,5 +1,5 @@
-//! One run of the process of a soak test, from its start to its kill: settings, devices, and what
-//! runs beside the workers.
+//! One run of the process of a soak test, from its start to its kill: settings, devices, and the
+//! work beside the workers.
 
 use super::data::SoakData;
 use super::removals::Removals;
@@ -20,7 +20,7 @@ const LIMIT: u64 = 64 << 20;
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 enum SoakDevice {
     Disk,
-    /// Each sync takes this many milliseconds.
+    /// Each sync takes this number of milliseconds.
     Slow(u64),
     Striped,
     Nvm,
@@ -41,16 +41,16 @@ pub struct SoakLife {
     /// Whether tickets are polled with wakers that panic, and dropped.
     pub(super) wakers: bool,
     pub(super) removals: Option<Removals>,
-    /// Milliseconds that a visitor of a snapshot takes for each row.
+    /// Milliseconds of a visitor of a snapshot for each row.
     pub(super) visitor_ms: Option<u64>,
-    /// Milliseconds for which a snapshot is held.
+    /// Milliseconds between the opening and the end of a held snapshot.
     pub(super) snapshot_ms: Option<u64>,
-    /// Milliseconds that the body of a transaction takes.
+    /// Milliseconds of the body of a transaction.
     pub(super) body_ms: Option<u64>,
     pub(super) data: SoakData,
 }
 
-/// `Some` of one of these, in one case of `one_in`.
+/// `Some` of one of the choices, in one case of `one_in`.
 fn rarely<T: Copy>(rng: &mut fastrand::Rng, one_in: u32, choices: &[T]) -> Option<T> {
     (rng.u32(0..one_in) == 0).then(|| choices[rng.usize(0..choices.len())])
 }
@@ -84,8 +84,9 @@ impl SoakLife {
         }
     }
 
-    /// Bound for the resident memory of the process in bytes, which follows from what is live, what
-    /// may wait to be freed, and 256 MiB for all else. An opening takes up to half as much again.
+    /// Bound for the resident memory of the process in bytes, which follows from the live data, the
+    /// data that may wait to be freed, and 256 MiB for all else. An opening takes up to half as
+    /// much again.
     pub(super) fn memory_limit(&self) -> u64 {
         let removals = self.removals.map_or(0, |removals| removals.memory());
         let working = (256 << 20) + 4 * LIMIT + self.data.memory() + removals;
@@ -108,7 +109,8 @@ impl SoakLife {
         }
     }
 
-    /// Opens the database. Returns it with the procedure that runs a worker's transaction.
+    /// Opens the database. Returns the database with the procedure that runs a worker's
+    /// transaction.
     pub(super) fn open(&self, dir: &Path) -> Result<(Database, ProcedureId), Error> {
         let Combination { protocol, concurrency, record, streams } = self.combination;
         let mut builder = Database::builder()

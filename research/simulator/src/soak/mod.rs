@@ -1,7 +1,8 @@
 //! Soak test: a process works on real files, is killed and restarted, for a given time. Each run
-//! draws settings, data, devices, the behaviour of clients, and what runs beside them. Each restart
-//! compares the whole state with what was acknowledged. The process is watched from outside: its
-//! resident memory has a bound that follows from what is live, and its threads have to go on.
+//! draws settings, data, devices, the behaviour of clients, and the work beside the clients. Each
+//! restart compares the whole state with the acknowledged transactions. The process is watched from
+//! outside: its resident memory has a bound that follows from the live data, and its threads have
+//! to go on.
 
 mod child;
 mod data;
@@ -22,10 +23,10 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use watch::Watch;
 
-/// The first argument of the process that is killed. The directory and the life follow.
+/// The first argument of the killed process. The directory and the life follow.
 pub const CHILD: &str = "--child";
 
-/// What the parent knows about a database.
+/// The knowledge of the parent about a database.
 #[derive(Debug, Default)]
 struct Known {
     /// For each worker, the last acknowledged transaction.
@@ -36,7 +37,7 @@ struct Known {
 }
 
 impl Known {
-    /// Processes a line of the child's output. Returns what is wrong if the line shows an error.
+    /// Processes a line of the child's output. Returns the error if the line shows an error.
     fn take(&mut self, line: &str) -> Option<String> {
         let (kind, rest) = line.split_once(' ')?;
         match kind {
@@ -86,7 +87,7 @@ impl Known {
         let (memory, stall, seen) = watch.found();
         self.most_memory = self.most_memory.max(memory);
         self.longest_stall = self.longest_stall.max(stall);
-        // It was killed.
+        // The child was killed.
         let _ = child.wait();
         match wrong.or(seen) {
             None => Ok(()),
@@ -95,11 +96,11 @@ impl Known {
     }
 }
 
-/// Runs database after database in directories below `below`, until the time is over. Says on
-/// standard output how far it is.
+/// Runs database after database in directories below `below`, until the time is over. Prints the
+/// progress on standard output.
 ///
 /// # Errors
-/// What is wrong, with the life that showed it and the directory in which the database is kept.
+/// The error, with the life of the error and the directory of the kept database.
 pub fn soak(seconds: f64, seed: u64, below: &Path) -> Result<(), String> {
     let mut rng = fastrand::Rng::with_seed(seed);
     let began = Instant::now();
@@ -116,7 +117,7 @@ pub fn soak(seconds: f64, seed: u64, below: &Path) -> Result<(), String> {
             known.live(&dir, &SoakLife::random(&mut rng, data, striped), time)?;
             kills += 1;
         }
-        // One more run checks the state that the last kill left.
+        // One more run checks the state left by the last kill.
         let last = SoakLife::random(&mut rng, data, striped);
         known.live(&dir, &last, Duration::from_secs(4))?;
         for dir in [dir.clone(), life::other_stripes(&dir)] {

@@ -1,5 +1,5 @@
 //! Transactions that remove much, on threads beside the workers of a soak test: deleted rows,
-//! entries of indexes, insertions that are taken back, and long values that become short.
+//! entries of indexes, undone insertions, and long values that become short.
 
 use super::child::is_refused;
 use super::data::{CHURNED, GROUP, VALUE};
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub(super) enum RemovalKind {
     /// Deletes rows, and inserts as many with other keys.
     Replace,
-    /// Deletes rows, and inserts them again in the next transaction.
+    /// Deletes rows, and inserts the same rows in the next transaction.
     Same,
     /// Changes the indexed column of rows.
     Index,
@@ -19,7 +19,7 @@ pub(super) enum RemovalKind {
     Resize,
     /// Inserts rows and aborts.
     Abort,
-    /// Inserts rows, rolls back to before them, and commits.
+    /// Inserts rows, rolls back the inserts, and commits.
     RollBack,
 }
 
@@ -51,8 +51,8 @@ impl Removals {
         Removals { kind: KINDS[rng.usize(0..KINDS.len())], rows, threads }
     }
 
-    /// Bound for the bytes of the rows, those of two transactions of each thread, and the log
-    /// records of these.
+    /// Bound for the bytes of the rows, the rows of two transactions of each thread, and the log
+    /// records of these transactions.
     pub fn memory(&self) -> u64 {
         self.threads * self.rows * 12 * (LONG as u64 + 300)
     }
@@ -71,7 +71,7 @@ impl Removals {
     }
 }
 
-/// Repeats what is refused because of what long transactions keep from being freed.
+/// Repeats a transaction refused because of memory kept by long transactions.
 fn until_admitted(mut run: impl FnMut() -> Result<(), Error>) -> Result<(), Error> {
     loop {
         match run() {
@@ -89,7 +89,7 @@ struct RemovingClient {
 }
 
 impl RemovingClient {
-    /// Removes what an earlier run has left of the thread's rows.
+    /// Removes the thread's rows left by an earlier run.
     fn remove_found(&mut self) -> Result<(), Error> {
         let (from, to) = ([self.base.into()], [(self.base + (1 << 40) - 1).into()]);
         loop {

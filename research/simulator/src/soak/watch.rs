@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// How often the process is looked at.
+/// The time between two looks at the process.
 const TICK: Duration = Duration::from_millis(20);
 
 /// Without progress for so long, the stacks of all threads are printed.
@@ -17,28 +17,28 @@ const STALLS_AFTER: Duration = Duration::from_secs(5);
 /// Without progress for so long, the process hangs.
 const HANGS_AFTER: Duration = Duration::from_secs(60);
 
-/// How a line begins with what the database counts, which is no progress.
+/// The start of a line with the counters of the database, which is no progress.
 pub(super) const COUNTERS: &str = "counters";
 
-/// What was seen of a process.
+/// The observations of a process.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
-    /// Lines that the process has printed, each of which is progress. Written by its reader, read
-    /// by the watch: Relaxed.
+    /// Lines printed by the process, each of them progress. Written by its reader, read by the
+    /// watch: Relaxed.
     lines: AtomicU64,
-    /// Set once the process has printed what it has found, at the end of the opening. Relaxed.
+    /// Set once the process has printed the state found, at the end of the opening. Relaxed.
     has_opened: AtomicBool,
     /// The most bytes in memory.
     most_memory: AtomicU64,
     /// The longest time without progress, in milliseconds.
     longest_ms: AtomicU64,
-    /// The counters that the process has printed last.
+    /// The counters printed last by the process.
     counters: Mutex<String>,
     wrong: Mutex<Option<String>>,
 }
 
 impl Watch {
-    /// Takes note of a line that the process has printed.
+    /// Takes note of a line printed by the process.
     pub fn take(&self, line: &str) {
         if line.starts_with(COUNTERS) {
             *locked(&self.counters) = line.to_string();
@@ -50,7 +50,8 @@ impl Watch {
         self.lines.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// What the process was doing, and what its database counted, when it had too much memory.
+    /// The state of the process, and the counters of its database, when the process had too much
+    /// memory.
     fn circumstances(&self, pid: Pid, after: Duration) -> String {
         let opened = self.has_opened.load(Ordering::Relaxed);
         let (lines, counters) = (self.lines.load(Ordering::Relaxed), locked(&self.counters));
@@ -88,7 +89,7 @@ impl Watch {
                 break;
             }
         }
-        // Fails if the process has ended by itself. It has then printed what went wrong.
+        // Fails if the process has ended by itself. The process has then printed the error.
         let _ = kill_process(pid, Signal::KILL);
     }
 
@@ -96,7 +97,7 @@ impl Watch {
         locked(&self.wrong).get_or_insert(what);
     }
 
-    /// The most bytes in memory, the longest time without progress, and what was wrong.
+    /// The most bytes in memory, the longest time without progress, and the error.
     pub fn found(self) -> (u64, Duration, Option<String>) {
         let longest = Duration::from_millis(self.longest_ms.into_inner());
         let wrong = self.wrong.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -104,8 +105,8 @@ impl Watch {
     }
 }
 
-/// The stacks of all threads by the debugger, without frames of libraries; or where there is none,
-/// what the system says of the threads.
+/// The stacks of all threads by the debugger, without frames of libraries; or without a debugger,
+/// the system's description of the threads.
 fn stacks(pid: Pid) -> String {
     let number = pid.as_raw_nonzero().to_string();
     let debugger = Command::new("gdb")

@@ -30,9 +30,9 @@ pub struct RecordedTransfer {
     /// The transfer's number.
     #[key]
     pub id: u64,
-    /// The account that is debited.
+    /// The debited account.
     pub from: u64,
-    /// The account that is credited.
+    /// The credited account.
     pub to: u64,
     /// The amount.
     pub amount: i64,
@@ -63,13 +63,13 @@ pub const SHORT_OF_MONEY: i64 = 1;
 /// Arguments of [`transfer`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Transfer {
-    /// The account that is debited.
+    /// The debited account.
     pub from: u64,
-    /// The account that is credited.
+    /// The credited account.
     pub to: u64,
     /// The amount.
     pub amount: i64,
-    /// The number under which the transfer is recorded; `None` if it is not.
+    /// The number under which the transfer is recorded; `None` if not recorded.
     pub id: Option<u64>,
 }
 
@@ -133,8 +133,8 @@ pub struct BankConfig {
     pub most: i64,
     /// Whether transfers are recorded in the transfers table.
     pub recorded: bool,
-    /// The number of the first transfer. A process that continues another's run starts above all
-    /// the numbers that were used.
+    /// The number of the first transfer. A process that continues another process's run starts
+    /// above all used numbers.
     pub first_id: u64,
     /// The share of transactions that are audits instead.
     pub audit_share: f64,
@@ -236,7 +236,7 @@ where
     }
 }
 
-/// Checks what must hold while no transaction runs:
+/// Checks the conditions that must hold while no transaction runs:
 /// 1. all accounts exist, and the sum of their balances is the initial sum;
 /// 2. no balance is negative;
 /// 3. where transfers are recorded, each balance follows from the initial one and the transfers.
@@ -291,7 +291,7 @@ pub fn check<R: Reader>(
     Ok(violations)
 }
 
-/// Returns those of these transfers that are not recorded: given the acknowledged ones, those lost.
+/// Returns the transfers without a record: given the acknowledged transfers, the lost transfers.
 ///
 /// # Errors
 /// The database's.
@@ -338,7 +338,7 @@ mod tests {
         (oracle, tables)
     }
 
-    /// Runs transfers; returns the numbers of those that committed.
+    /// Runs transfers; returns the numbers of the committed transfers.
     fn run(oracle: &Oracle, tables: &BankTables) -> Vec<u64> {
         let (inputs, mut rng, mut input) =
             (BankInputs::new(CONFIG), Rng::with_seed(2), BankInput::default());

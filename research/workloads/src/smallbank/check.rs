@@ -5,24 +5,25 @@ use crate::{Reader, Violation};
 use hyades::Error;
 use std::ops::{Bound, Range};
 
-/// Customers that are read in one transaction.
+/// Customers read in one transaction.
 const AT_ONCE: u64 = 5000;
 
 /// The rows of some customers.
 struct CustomersRead {
-    /// The customers that have a row under their name.
+    /// The customers with a row under their name.
     named: Vec<u64>,
     savings: Vec<Savings>,
     checking: Vec<Checking>,
 }
 
-/// Checks what must hold while no transaction runs:
+/// Checks the conditions that must hold while no transaction runs:
 /// 1. each customer has a row under the own name, a savings and a checking account; no other rows
 ///    exist, and all tellers do;
 /// 2. no savings are negative;
-/// 3. the sum of all balances is that of the first balances and of what the tellers took in.
+/// 3. the sum of all balances is the sum of the first balances and of the amounts taken in by
+///    tellers.
 ///
-/// An update of a balance that is lost, doubled or partial breaks the third, unless the teller's
+/// A lost, doubled or partial update of a balance breaks the third condition, unless the teller's
 /// row suffers the same: concurrent transactions rarely have the same teller. If all changes of a
 /// transaction are lost together, no condition breaks.
 ///
@@ -70,7 +71,7 @@ pub fn check<R: Reader>(
     Ok(violations)
 }
 
-/// Reads the rows of some customers; of the last ones, also all rows after them.
+/// Reads the rows of some customers; of the last customers, also all rows after them.
 fn read(
     tx: &Transaction<'_>,
     tables: &SmallBankTables,

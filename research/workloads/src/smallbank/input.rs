@@ -37,7 +37,7 @@ impl SmallBankInput {
         "send-payment",
     ];
 
-    /// Which of them this is.
+    /// The index of the transaction in the names.
     pub fn kind(&self) -> usize {
         match self {
             SmallBankInput::Balance(_) => 0,
@@ -61,7 +61,7 @@ pub struct SmallBankInputs {
 
 impl SmallBankInputs {
     /// # Panics
-    /// If there are fewer than two customers that are hot, or fewer than two that are not.
+    /// If there are fewer than two hot customers, or fewer than two customers that are not hot.
     pub fn new(config: SmallBankConfig) -> SmallBankInputs {
         let SmallBankConfig { accounts, hot_accounts: hot, .. } = config;
         assert!(

@@ -1,16 +1,16 @@
 //! SmallBank (Alomari, Cahill, Fekete and Röhm, ICDE 2008): customers with a savings and a checking
-//! account, and short transactions on them. Beside the five of the paper there is SendPayment,
-//! which H-Store and OLTP-Bench have added.
+//! account, and short transactions on the accounts. Beside the paper's five transactions there is
+//! SendPayment, which H-Store and OLTP-Bench have added.
 //!
-//! Money is whole cents. The paper leaves amounts and first balances open; those here are small
-//! enough that savings run short now and then. A share of the transactions uses only the few hot
-//! customers, the others use the rest. Inputs have a customer's number instead of the name; the
-//! procedures form the name, and find the customer by it.
+//! Money is whole cents. The paper leaves amounts and first balances open; the values here are
+//! small enough that savings run short now and then. A share of the transactions uses only the few
+//! hot customers, the remaining transactions use the rest. Inputs have a customer's number instead
+//! of the name; the procedures form the name, and find the customer by name.
 //!
-//! Deposits and checks change the sum of all balances. So that it can still be checked, there is a
-//! fourth table, which the benchmark does not have: a transaction that brings money into the bank,
-//! or takes it out, also adds the amount to the row of a teller. The input names one of the
-//! [`TELLERS`], at random, so that concurrent transactions rarely have the same one. See
+//! Deposits and checks change the sum of all balances. To keep the sum checkable, there is a fourth
+//! table, which the benchmark does not have: a transaction that brings money into the bank, or
+//! takes money out, also adds the amount to the row of a teller. The input names one of the
+//! [`TELLERS`], at random, so that concurrent transactions rarely have the same teller. See
 //! [`check()`].
 
 mod check;
@@ -30,7 +30,7 @@ use hyades::{Abort, Schema, Table, TableRow, Transaction, TypedTable};
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
 
-/// A row of the table of customers: the name, and the number that it stands for.
+/// A row of the table of customers: the name, and the customer's number.
 #[derive(Clone, Copy, Debug, PartialEq, Table)]
 #[table(name = "account")]
 pub struct NamedAccount<'a> {
@@ -68,7 +68,7 @@ pub struct Teller {
     /// The teller's number.
     #[key]
     pub id: u32,
-    /// All cents brought into the bank through this teller, less those taken out.
+    /// All cents brought into the bank through this teller, less the cents taken out.
     pub taken_in: i64,
 }
 

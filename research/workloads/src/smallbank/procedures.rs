@@ -5,10 +5,10 @@ use crate::check::{done, found};
 
 /// Ends a transaction with this [`Abort::User`] if the account lacks the money.
 pub const INSUFFICIENT_FUNDS: i64 = 1;
-/// Ends a deposit of a negative amount with this [`Abort::User`]. No input has one.
+/// Ends a deposit of a negative amount with this [`Abort::User`]. No input has such an amount.
 pub const NEGATIVE_DEPOSIT: i64 = 2;
 
-/// What a check costs in addition that overdraws the customer's accounts: a dollar.
+/// The additional cost of a check that overdraws the customer's accounts: a dollar.
 pub const OVERDRAFT_PENALTY: i64 = 100;
 
 /// Arguments of [`balance`].
@@ -45,7 +45,7 @@ pub struct TransactSavings {
 pub struct Amalgamate {
     /// The customer whose accounts are emptied.
     pub from: u64,
-    /// The customer whose checking account is credited, another one.
+    /// The customer whose checking account is credited, different from `from`.
     pub to: u64,
 }
 
@@ -63,9 +63,9 @@ pub struct WriteCheck {
 /// Arguments of [`send_payment`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SendPayment {
-    /// The customer that pays.
+    /// The paying customer.
     pub from: u64,
-    /// The customer that is paid, another one.
+    /// The paid customer, different from `from`.
     pub to: u64,
     /// The amount.
     pub amount: i64,
@@ -106,7 +106,7 @@ fn set_checking(
     done(tables.checking.update(tx, customer, &[Checking::BALANCE.set(balance)])?)
 }
 
-/// Adds an amount that is brought into the bank to the row of a teller.
+/// Adds an amount brought into the bank to the row of a teller.
 fn take_in(
     tx: &Transaction<'_>,
     tables: &SmallBankTables,
@@ -144,7 +144,7 @@ pub fn deposit_checking(
     take_in(tx, tables, teller, amount)
 }
 
-/// Pays into a savings account, or out of it. It cannot be overdrawn.
+/// Pays into a savings account, or out of it. The account cannot be overdrawn.
 pub fn transact_savings(
     tx: &Transaction<'_>,
     tables: &SmallBankTables,
@@ -160,7 +160,7 @@ pub fn transact_savings(
     take_in(tx, tables, teller, amount)
 }
 
-/// Moves all that a customer has to the checking account of another one.
+/// Moves all money of a customer to the checking account of another customer.
 pub fn amalgamate(
     tx: &Transaction<'_>,
     tables: &SmallBankTables,
@@ -175,8 +175,8 @@ pub fn amalgamate(
     set_checking(tx, tables, to, before + all)
 }
 
-/// Cashes a check: takes its amount out of the checking account. If the customer has less in both
-/// accounts together, a penalty is taken as well.
+/// Cashes a check: takes the check's amount out of the checking account. If the customer has less
+/// in both accounts together, a penalty is taken as well.
 pub fn write_check(
     tx: &Transaction<'_>,
     tables: &SmallBankTables,

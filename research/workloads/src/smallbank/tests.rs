@@ -135,7 +135,7 @@ fn each_transaction_does_what_the_paper_says() {
     assert_eq!(run(savings(10)), Ok(()));
     assert_eq!(balances(&oracle, &tables, 7), [10, 35]);
 
-    // A check of all there is costs no penalty; one of a cent more does.
+    // A check of all there is costs no penalty; a check of a cent more does.
     let check = |amount| SmallBankInput::WriteCheck(WriteCheck { customer, amount, teller });
     run(check(45)).unwrap();
     assert_eq!(balances(&oracle, &tables, 7), [10, -10]);

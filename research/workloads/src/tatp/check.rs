@@ -9,14 +9,14 @@ use hyades::{Abort, Error, Transaction};
 use std::collections::HashMap;
 use std::ops::{Bound, RangeInclusive};
 
-/// Subscribers that are read in one transaction, with their other rows.
+/// Subscribers read in one transaction, with their access infos, facilities and call forwardings.
 const AT_ONCE: u32 = 2000;
 
-/// The keys of some subscribers and of their other rows, each list in order.
+/// The keys of some subscribers and of their dependent rows, each list in order.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct SubscribersRead {
     subscribers: Vec<u32>,
-    /// `s_id`, in the order of `sub_nbr`, of those with the right one.
+    /// `s_id`, in the order of `sub_nbr`, of the subscribers with the right `sub_nbr`.
     by_sub_nbr: Vec<u32>,
     access_infos: Vec<(u32, u32)>,
     facilities: Vec<(u32, u32)>,
@@ -24,9 +24,9 @@ struct SubscribersRead {
     forwardings: Vec<(u32, u32, u32, u32)>,
 }
 
-/// Checks what must hold while no transaction runs:
-/// 1. the subscribers are those of the population, and the index by `sub_nbr` finds each of them;
-/// 2. each access info has its subscriber, and each subscriber has 1 to 4 of them, of types 1 to 4;
+/// Checks the conditions that must hold while no transaction runs:
+/// 1. the subscribers are the population's, and the index by `sub_nbr` finds each subscriber;
+/// 2. each access info has its subscriber, and each subscriber has 1 to 4 infos, of types 1 to 4;
 /// 3. so do special facilities;
 /// 4. each call forwarding has its special facility;
 /// 5. it starts at 0, 8 or 16 and ends later, at 24 at the latest.
@@ -47,8 +47,8 @@ pub fn check<R: Reader>(
     Ok(violations)
 }
 
-/// Reads the rows of some subscribers. Those before the first and after the last one, which should
-/// not exist, are read with them.
+/// Reads the rows of some subscribers. Rows before the first and after the last subscriber, which
+/// should not exist, are read as well.
 fn read(
     tx: &Transaction<'_>,
     tables: &TatpTables,

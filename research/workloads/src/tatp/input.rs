@@ -44,7 +44,7 @@ impl TatpInput {
         "delete-call-forwarding",
     ];
 
-    /// Which of them this is.
+    /// The index of the transaction in the names.
     pub fn kind(&self) -> usize {
         match self {
             TatpInput::GetSubscriberData(_) => 0,

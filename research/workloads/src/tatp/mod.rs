@@ -1,13 +1,13 @@
 //! TATP, the Telecom Application Transaction Processing benchmark, version 1.0: the register of the
-//! subscribers of a mobile network, and seven short transactions on it, 80 % of which only read.
+//! subscribers of a mobile network, and seven short transactions; 80 % of the load only reads.
 //!
-//! Several transactions name rows that may be missing, or insert one that may exist. The
-//! specification counts these as failures that are part of the load; here they are rollbacks.
+//! Several transactions name rows that may be missing, or insert a row that may exist. The
+//! specification counts both cases as failures that are part of the load; here they are rollbacks.
 //!
-//! Departures from the specification: inputs have a subscriber's number, from which procedures form
-//! the string `sub_nbr`, with which they look the subscriber up. A call forwarding that is inserted
-//! ends 1 to 8 hours after its start, like those of the population, so that it never ends before it
-//! starts. Foreign keys are checked by the procedures.
+//! Departures from the specification: inputs have a subscriber's number; procedures form the string
+//! `sub_nbr` from the number, and look the subscriber up by the string. An inserted call forwarding
+//! ends 1 to 8 hours after its start, as in the population, so that no forwarding ends before its
+//! start. Foreign keys are checked by the procedures.
 
 mod check;
 mod input;

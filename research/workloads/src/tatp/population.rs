@@ -33,8 +33,8 @@ pub fn parts(config: &TatpConfig) -> Vec<TatpPopulate> {
     (0..subscribers).step_by(CHUNK as usize).map(part).collect()
 }
 
-/// Adds subscribers, each with 1 to 4 access infos and 1 to 4 special facilities, and each of
-/// these with 0 to 3 call forwardings.
+/// Adds subscribers, each with 1 to 4 access infos and 1 to 4 special facilities, and each facility
+/// with 0 to 3 call forwardings.
 pub fn populate(
     tx: &Transaction<'_>,
     tables: &TatpTables,
@@ -56,7 +56,7 @@ pub fn populate(
     Ok(())
 }
 
-/// At least `least` of these values, each number of them and each choice equally likely.
+/// At least `least` of the values, each count and each choice equally likely.
 fn some_of<const N: usize>(
     rng: &mut Rng,
     mut values: [u32; N],

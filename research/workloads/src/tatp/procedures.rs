@@ -31,7 +31,7 @@ pub struct GetNewDestination {
     pub sf_type: u32,
     /// A call forwarding must start at this hour or before.
     pub start_time: u32,
-    /// It must end after this hour.
+    /// The call forwarding must end after this hour.
     pub end_time: u32,
 }
 
@@ -73,11 +73,11 @@ pub struct InsertCallForwarding {
     pub number: u32,
     /// The type of the special facility.
     pub sf_type: u32,
-    /// The hour at which it starts.
+    /// The start hour of the call forwarding.
     pub start_time: u32,
-    /// The hour at which it ends.
+    /// The end hour of the call forwarding.
     pub end_time: u32,
-    /// The number that calls are forwarded to, whose 15 digits are the row's `numberx`.
+    /// The number to forward calls to; its 15 digits are the row's `numberx`.
     pub numberx: u64,
 }
 
@@ -117,11 +117,11 @@ pub fn get_subscriber_data(
     Ok(found(tables.subscriber.get(tx, call.s_id)?)?.vlr_location)
 }
 
-/// The numbers that calls are forwarded to.
+/// The numbers to which calls are forwarded.
 pub type Destinations = SmallVec<[[u8; 15]; 3]>;
 
-/// Reads where calls are forwarded to at some time, if the special facility is active. It fails if
-/// that is nowhere.
+/// Reads the numbers to which calls are forwarded at some time, if the special facility is active.
+/// Fails if there is no such number.
 pub fn get_new_destination(
     tx: &Transaction<'_>,
     tables: &TatpTables,
@@ -140,7 +140,7 @@ pub fn get_new_destination(
     expected((!destinations.is_empty()).then_some(destinations))
 }
 
-/// Reads the data of an access info; returns `data1`. It fails if there is no such access info.
+/// Reads the data of an access info; returns `data1`. Fails if the access info is missing.
 pub fn get_access_data(
     tx: &Transaction<'_>,
     tables: &TatpTables,
@@ -155,7 +155,7 @@ pub fn get_access_data(
     Ok(expected(row)?.get(AccessInfo::DATA1))
 }
 
-/// Changes a subscriber and a special facility. It fails if there is no such special facility.
+/// Changes a subscriber and a special facility. Fails if the special facility is missing.
 pub fn update_subscriber_data(
     tx: &Transaction<'_>,
     tables: &TatpTables,
@@ -168,7 +168,7 @@ pub fn update_subscriber_data(
     expected(was_there.then_some(()))
 }
 
-/// Changes where a subscriber is.
+/// Changes the location of a subscriber.
 pub fn update_location(
     tx: &Transaction<'_>,
     tables: &TatpTables,
@@ -179,8 +179,8 @@ pub fn update_location(
     done(tables.subscriber.update(tx, s_id, &sets)?)
 }
 
-/// Adds a call forwarding. It fails if there is no such special facility, or if the special
-/// facility has a call forwarding with this start.
+/// Adds a call forwarding. Fails if the special facility is missing, or already has a call
+/// forwarding with this start.
 pub fn insert_call_forwarding(
     tx: &Transaction<'_>,
     tables: &TatpTables,
@@ -203,7 +203,7 @@ pub fn insert_call_forwarding(
     }
 }
 
-/// Deletes a call forwarding. It fails if there is no such call forwarding.
+/// Deletes a call forwarding. Fails if the call forwarding is missing.
 pub fn delete_call_forwarding(
     tx: &Transaction<'_>,
     tables: &TatpTables,

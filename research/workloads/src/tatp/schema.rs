@@ -7,7 +7,7 @@
 use crate::bytes::decimal;
 use hyades::{Schema, Table, TableRow, TypedTable};
 
-/// SUBSCRIBER. Its unique index finds subscribers by `sub_nbr`.
+/// SUBSCRIBER. A unique index finds subscribers by `sub_nbr`.
 #[derive(Clone, Copy, Debug, PartialEq, Table)]
 pub struct Subscriber<'a> {
     #[key]

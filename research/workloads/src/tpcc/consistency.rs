@@ -223,8 +223,8 @@ pub fn balance_is_deliveries_less_payments(snapshot: &Snapshot) -> Vec<String> {
     })
 }
 
-/// 3.3.2.11: orders less new-orders are those delivered. The specification has 2,100 for a freshly
-/// populated district; each later delivery is counted in its customer's C_DELIVERY_CNT.
+/// 3.3.2.11: orders less new-orders are the delivered orders. The specification has 2,100 for a
+/// freshly populated district; each later delivery is counted in its customer's C_DELIVERY_CNT.
 pub fn orders_less_new_orders_are_delivered(snapshot: &Snapshot) -> Vec<String> {
     districts(snapshot, |district, report| {
         let (orders, open) = (district.orders.len() as i64, district.new_orders.len() as i64);

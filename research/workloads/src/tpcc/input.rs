@@ -7,7 +7,7 @@ use super::{CustomerSelector, Delivery, Line, NewOrder, OrderStatus, Payment, Sc
 use fastrand::Rng;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Which transactions run, and how often.
+/// The transactions that run, and their shares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Mix {
     /// New-Order 45 %, Payment 43 %, Order-Status, Delivery and Stock-Level 4 % each.
@@ -49,7 +49,7 @@ impl std::str::FromStr for Mix {
     }
 }
 
-/// Which warehouse a terminal belongs to.
+/// The warehouse of a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Home {
     /// Each transaction draws its warehouse anew, so all warehouses are in use.
@@ -135,11 +135,11 @@ pub struct TpccInputs {
     pub mix: Mix,
     /// The choice of warehouses.
     pub home: Home,
-    /// The share of New-Orders and Payments that use a second warehouse, if it is not as specified.
+    /// The share of New-Orders and Payments that use a second warehouse, if not as specified.
     pub remote: Option<f64>,
     /// The source of dates.
     pub clock: Clock,
-    /// The constants of NURand; they must be those of the population's seed.
+    /// The constants of NURand; they must be the constants of the population's seed.
     pub constants: Constants,
 }
 
@@ -177,7 +177,7 @@ impl TpccInputs {
         let c = self.customer(rng);
         let count = rng.i32(5..=15);
         let rolled_back = rng.u32(..100) == 0;
-        // The line that comes from another warehouse, where the share is given.
+        // The line from another warehouse, where the share is given.
         let remote = self.remote.map(|share| (rng.f64() < share).then(|| rng.i32(0..count)));
         let mut order =
             NewOrder { w, d, c, entry_us: self.clock.now_us(), lines: Default::default() };
@@ -199,7 +199,7 @@ impl TpccInputs {
     }
 
     /// Draws a Payment (clause 2.5.1). In 15 % of the payments the customer belongs to another
-    /// warehouse, if there is one.
+    /// warehouse, if there is a second one.
     pub fn payment(&self, rng: &mut Rng, w: i32, d: i32) -> Payment {
         let is_home = match self.remote {
             None => rng.u32(..100) < 85,
@@ -228,7 +228,7 @@ impl TpccInputs {
         non_uniform(rng, 1023, self.constants.customer, 1, self.scale.customers)
     }
 
-    /// Any warehouse but `w`, unless it is the only one.
+    /// Any warehouse but `w`, unless `w` is the only one.
     fn other_warehouse(&self, rng: &mut Rng, w: i32) -> i32 {
         if self.scale.warehouses == 1 {
             return w;

@@ -1,10 +1,10 @@
 //! TPC-C, revision 5.11: nine tables with every column, the population, all five transactions with
 //! every insert, delete and index, and the twelve consistency conditions.
 //!
-//! Departures from the specification are documented where they are made. Delivery handles its ten
-//! districts in one transaction (clause 2.7.4 allows it) and is not queued. There are no think and
-//! keying times. A procedure returns the figures of its output screen, but not all of its texts,
-//! though it reads them. Inputs have last names as numbers (clause 4.3.2.3) instead of letters.
+//! Departures from the specification are documented in place. Delivery handles its ten districts in
+//! one transaction (clause 2.7.4 allows this) and is not queued. There are no think and keying
+//! times. A procedure returns the figures of its output screen, but not all texts, though it reads
+//! them. Inputs have last names as numbers (clause 4.3.2.3) instead of letters.
 
 pub mod consistency;
 mod delivery;
@@ -37,8 +37,8 @@ use hyades::{Abort, Columns, Transaction};
 use schema::{Customer, TpccTables};
 use serde::{Deserialize, Serialize};
 
-/// The number of rows. Only the number of warehouses is free in a true TPC-C; the others are for
-/// tests.
+/// The number of rows. Only the number of warehouses is free in a true TPC-C; the remaining numbers
+/// are for tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Scale {
     /// Warehouses.
@@ -55,12 +55,12 @@ impl Scale {
         Scale { warehouses, items: 100_000, customers: 3000 }
     }
 
-    /// The number of last names in use; each belongs to at least one customer.
+    /// The number of last names in use; each name belongs to at least one customer.
     pub fn last_names(&self) -> i32 {
         self.customers.min(1000)
     }
 
-    /// The number of a district's initial orders that are delivered: 2,100 of 3,000.
+    /// The number of a district's delivered initial orders: 2,100 of 3,000.
     pub fn delivered(&self) -> i32 {
         self.customers * 7 / 10
     }
@@ -76,8 +76,8 @@ pub enum CustomerSelector {
 }
 
 impl CustomerSelector {
-    /// Returns the customer's number. Of several customers with the last name it is the middle one
-    /// by first name, rounded up (clauses 2.5.2.2 and 2.6.2.2).
+    /// Returns the customer's number. Of several customers with the last name the middle customer
+    /// by first name is taken, rounded up (clauses 2.5.2.2 and 2.6.2.2).
     fn find(self, tx: &Transaction<'_>, tables: &TpccTables, w: i32, d: i32) -> Result<i32, Abort> {
         let number = match self {
             CustomerSelector::Id(id) => return Ok(id),

@@ -19,7 +19,7 @@ pub struct NewOrder {
     pub d: i32,
     /// The customer.
     pub c: i32,
-    /// When it was entered, microseconds since 1970.
+    /// The time of entry, microseconds since 1970.
     pub entry_us: i64,
     /// 5 to 15 lines.
     pub lines: SmallVec<[Line; 15]>,
@@ -30,7 +30,7 @@ pub struct NewOrder {
 pub struct Line {
     /// The item.
     pub item: i32,
-    /// The warehouse that supplies it.
+    /// The supplying warehouse.
     pub supply_w: i32,
     /// 1 to 10.
     pub quantity: i32,
@@ -48,7 +48,7 @@ pub struct NewOrderResult {
 }
 
 /// Ends the transaction with this [`Abort::User`] if a line names an item that does not exist: the
-/// rollback that the specification requires in 1 % of all orders (clause 2.4.1.4).
+/// rollback required by the specification in 1 % of all orders (clause 2.4.1.4).
 pub const UNUSED_ITEM: i64 = 1;
 
 const ITEM: Columns = Item::I_PRICE.only().and(Item::I_NAME.only()).and(Item::I_DATA.only());
@@ -70,7 +70,7 @@ struct Taken<'t> {
 
 /// Runs New-Order. The stock rows are updated before the district's next order number, and the
 /// warehouse, whose row every Payment changes, is read last. The order of the steps is free (clause
-/// 2.4.2.2); this one holds contended rows for the shortest time.
+/// 2.4.2.2); the order here holds contended rows for the shortest time.
 pub fn new_order(
     tx: &Transaction<'_>,
     tables: &TpccTables,
@@ -86,7 +86,7 @@ pub fn new_order(
         tables.item.prefetch(tx, line.item, ITEM);
         tables.stock.prefetch(tx, (line.supply_w, line.item), stock_columns);
     }
-    // The order is inserted after the last one of its district and of its customer.
+    // The order is inserted after the last order of the district and of the customer.
     tables.orders.scan(tx).prefix((w, d)).descending().prefetch();
     tables.new_order.scan(tx).prefix((w, d)).descending().prefetch();
     tables.order_line.scan(tx).prefix((w, d)).descending().prefetch();
@@ -106,7 +106,7 @@ pub fn new_order(
         let quantity = stock_row.get(Stock::S_QUANTITY);
         let restock = if quantity >= line.quantity + 10 { 0 } else { 91 };
         let remote = (line.supply_w != w) as i32;
-        // Read before the update: after it, a read would merge the old row with the change.
+        // Read before the update: after the update, a read would merge the old row with the change.
         if is_original(item_row.get(Item::I_DATA.as_bytes())) {
             let text = found(tables.stock.get_columns(tx, key, Stock::S_DATA.only())?)?;
             brand_lines += is_original(text.get(Stock::S_DATA.as_bytes())) as i32;

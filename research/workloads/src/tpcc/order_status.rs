@@ -25,11 +25,11 @@ pub struct OrderStatusResult {
     pub balance: i64,
     /// The customer's last order.
     pub order: i32,
-    /// Its carrier, once it is delivered.
+    /// The order's carrier, once delivered.
     pub carrier: Option<i32>,
-    /// How many lines it has.
+    /// The number of the order's lines.
     pub lines: i32,
-    /// The sum of their amounts in cents.
+    /// The sum of the lines' amounts in cents.
     pub amount: i64,
 }
 

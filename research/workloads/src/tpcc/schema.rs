@@ -43,7 +43,7 @@ pub struct District<'a> {
     pub d_next_o_id: i32,
 }
 
-/// CUSTOMER. Its secondary index finds customers by last name, ordered by first name.
+/// CUSTOMER. A secondary index finds customers by last name, ordered by first name.
 #[derive(Clone, Copy, Debug, PartialEq, Table)]
 #[table(hash, key(c_w_id, c_d_id, c_id), index(customer_by_name(c_w_id, c_d_id, c_last, c_first)))]
 pub struct Customer<'a> {
@@ -70,7 +70,7 @@ pub struct Customer<'a> {
     pub c_data: &'a str,
 }
 
-/// HISTORY. It has no primary key (clause 1.3.1); the engine gives its rows hidden ids.
+/// HISTORY. The table has no primary key (clause 1.3.1); the engine gives its rows hidden ids.
 #[derive(Clone, Copy, Debug, PartialEq, Table)]
 pub struct History<'a> {
     pub h_c_id: i32,
@@ -92,7 +92,7 @@ pub struct OpenOrder {
     pub no_w_id: i32,
 }
 
-/// ORDER. Its secondary index finds a customer's orders, ordered by the order number.
+/// ORDER. A secondary index finds a customer's orders, ordered by the order number.
 #[derive(Clone, Copy, Debug, PartialEq, Table)]
 #[table(
     name = "orders",

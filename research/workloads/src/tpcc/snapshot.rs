@@ -30,7 +30,7 @@ pub struct Lines {
     pub count: i32,
     /// How many have an OL_DELIVERY_D.
     pub delivered: i32,
-    /// The sum of OL_AMOUNT over those delivered, in cents.
+    /// The sum of OL_AMOUNT over the delivered lines, in cents.
     pub delivered_amount: i64,
 }
 
@@ -58,17 +58,17 @@ pub struct DistrictFacts {
     pub ytd: i64,
     /// D_NEXT_O_ID.
     pub next_order: i32,
-    /// Its customers.
+    /// The district's customers.
     pub customers: Vec<CustomerFacts>,
-    /// Its orders.
+    /// The district's orders.
     pub orders: Vec<OrderFacts>,
-    /// NO_O_ID of its new-orders.
+    /// NO_O_ID of the district's new-orders.
     pub new_orders: Vec<i32>,
-    /// Its order lines, by order.
+    /// The district's order lines, by order.
     pub lines: Vec<Lines>,
 }
 
-/// All that the conditions need.
+/// All data for the conditions.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Snapshot {
     /// W_ID and W_YTD of every warehouse.
@@ -83,7 +83,7 @@ pub struct Snapshot {
     pub delivered_at_first: i32,
 }
 
-/// Orders, whose new-orders and lines are read with them, per transaction.
+/// Orders, read together with their new-orders and lines, per transaction.
 const ORDERS_AT_ONCE: i32 = 2000;
 /// History rows read per transaction.
 const HISTORY_AT_ONCE: usize = 20_000;
@@ -189,7 +189,7 @@ impl DistrictFacts {
         Ok(district)
     }
 
-    /// The lines of an order; all counts are 0 if it has none.
+    /// The lines of an order; all counts are 0 if the order has no lines.
     pub fn lines_of(&self, order: i32) -> Lines {
         match self.lines.binary_search_by_key(&order, |lines| lines.order) {
             Ok(at) => self.lines[at],

@@ -15,8 +15,8 @@ pub struct TpccConfig {
     pub mix: Mix,
     /// The choice of warehouses.
     pub home: Home,
-    /// The share of New-Orders and Payments that use a second warehouse, 0 to 1; `None` for what
-    /// the specification says.
+    /// The share of New-Orders and Payments that use a second warehouse, 0 to 1; `None` as
+    /// specified.
     pub remote: Option<f64>,
     /// The source of dates in inputs.
     pub clock: Clock,

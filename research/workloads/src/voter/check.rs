@@ -5,11 +5,11 @@ use crate::{Reader, Violation};
 use hyades::Error;
 use std::collections::BTreeMap;
 
-/// Checks what must hold while no transaction runs:
+/// Checks the conditions that must hold while no transaction runs:
 /// 1. all contestants and area codes exist;
 /// 2. each vote is for a contestant, and has the state of its area code;
-/// 3. with a limit: each caller's count is the number of the caller's votes, and not above it, and
-///    callers without votes have no count; without one: nothing is counted.
+/// 3. with a limit: each caller's count is the number of the caller's votes, and not above the
+///    limit, and callers without votes have no count; without a limit: nothing is counted.
 ///
 /// # Errors
 /// The database's.

@@ -3,9 +3,9 @@
 //! logging: one short transaction, which inserts a row.
 //!
 //! A vote is valid if the contestant exists and the caller has not yet voted as often as allowed.
-//! VoltDB's procedure reads the caller's count from a view of the votes. Here it is a table of its
-//! own; *without a limit* ([`VoterConfig::limit`]) there is no count, and votes are never read, as
-//! the paper has it.
+//! VoltDB's procedure reads the caller's count from a view of the votes. Here the counts are a
+//! table of their own; *without a limit* ([`VoterConfig::limit`]) there is no count, and votes are
+//! never read, as in the paper.
 //!
 //! Votes and counts are partitioned by the caller's number; contestants and states of area codes
 //! are replicated.
@@ -43,20 +43,20 @@ pub struct AreaCode<'a> {
     pub state: &'a [u8; 2],
 }
 
-/// A vote. It has no key: a caller may vote more than once.
+/// A vote. Votes have no key: a caller may vote more than once.
 #[derive(Clone, Copy, Debug, PartialEq, Table)]
 #[table(name = "votes")]
 pub struct Vote<'a> {
     /// The caller's number.
     pub phone: i64,
-    /// The state of its area code.
+    /// The state of the caller's area code.
     pub state: &'a [u8; 2],
     /// The contestant.
     pub contestant: i32,
 }
 
-/// How often a caller has voted. Only where votes are limited. Ordered, so that the check finds all
-/// callers.
+/// The number of a caller's votes. Only where votes are limited. Ordered, so that the check finds
+/// all callers.
 #[derive(Clone, Copy, Debug, PartialEq, Table)]
 #[table(name = "votes_by_phone")]
 pub struct Caller {
@@ -97,9 +97,9 @@ impl VoterTables {
 pub struct VoterConfig {
     /// The number of contestants, at least 1.
     pub contestants: i32,
-    /// How often a caller may vote; `None`: as often as they like, and nothing is counted.
+    /// How often a caller may vote; `None`: without limit, and nothing is counted.
     pub limit: Option<i32>,
-    /// The seed of the workload. No row that it begins with depends on it.
+    /// The seed of the workload. No row of the population depends on the seed.
     pub seed: u64,
 }
 
@@ -110,7 +110,7 @@ impl Default for VoterConfig {
     }
 }
 
-/// Area codes that have a state. Those that do not exist have none.
+/// Area codes with a state. Area codes that do not exist have none.
 pub(crate) const AREA_CODES: std::ops::Range<i32> = 201..1000;
 
 /// Numbers below an area code.
@@ -120,7 +120,7 @@ pub(crate) const NUMBERS: i64 = 10_000_000;
 const STATES: &[u8; 100] = b"ALAKAZARCACOCTDEFLGAHIIDILINIAKSKYLAMEMDMAMIMNMSMO\
 MTNENVNHNJNMNYNCNDOHOKORPARISCSDTNTXUTVTVAWAWVWIWY";
 
-/// The state of an area code that has one.
+/// The state of an area code with a state.
 fn state_of(code: i32) -> &'static [u8; 2] {
     let (states, _) = STATES.as_chunks::<2>();
     &states[code as usize % states.len()]
@@ -159,16 +159,16 @@ pub struct Ballot {
     pub phone: i64,
     /// The contestant.
     pub contestant: i32,
-    /// How often a caller may vote; 0: as often as they like.
+    /// How often a caller may vote; 0: without limit.
     pub limit: i32,
 }
 
-/// What becomes of a ballot.
+/// The result of a ballot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Counted {
-    /// It counts.
+    /// The ballot counts.
     Yes,
-    /// There is no such contestant.
+    /// The contestant does not exist.
     NoContestant,
     /// The caller has voted as often as allowed.
     OverLimit,

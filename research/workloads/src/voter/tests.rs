@@ -3,7 +3,7 @@ use crate::{Workload, populate};
 use fastrand::Rng;
 use hyades::{Concurrency, Database, Protocol};
 
-/// Casts this many votes that count, and returns how many bytes of the log each takes.
+/// Casts this many votes that count, and returns the log bytes of each vote.
 fn bytes_of_a_vote(protocol: Protocol, votes: usize) -> f64 {
     let dir = tempfile::tempdir().unwrap();
     let mut workload = Voter::new(VoterConfig::default());

@@ -1,9 +1,9 @@
 //! YCSB: one table of rows with ten columns of 100 bytes.
 //!
 //! In the form of the logging papers a transaction accesses several rows drawn from a Zipf
-//! distribution; each access writes one column (or all) or reads one. With two accesses, half of
-//! them writes, a quarter of the transactions is read-only. The standard mixes A to F (Cooper et
-//! al., SoCC 2010) are single operations that read whole rows.
+//! distribution; each access writes one column (or all) or reads one column. With two accesses,
+//! half of them writes, a quarter of the transactions is read-only. The standard mixes A to F
+//! (Cooper et al., SoCC 2010) are single operations that read whole rows.
 
 mod procedures;
 #[cfg(test)]
@@ -52,10 +52,10 @@ impl FromStr for Standard {
     }
 }
 
-/// How many columns a write sets.
+/// The number of columns that a write sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum WriteColumns {
-    /// One.
+    /// One column.
     #[default]
     One,
     /// All ten.
@@ -80,7 +80,8 @@ pub enum Values {
     /// Computed in the procedure from a small argument (as in Xia et al., VLDB 2020).
     #[default]
     Derived,
-    /// Passed whole as arguments, so that command records contain them (as in the report of 2016).
+    /// Passed whole as arguments, so that command records contain the values (as in the report of
+    /// 2016).
     Argument,
 }
 
@@ -107,24 +108,24 @@ pub struct YcsbConfig {
     pub accesses: usize,
     /// The share of accesses that write, 0 to 1.
     pub write_share: f64,
-    /// The share of transactions that write row 0 in their last access and only read in the others,
-    /// 0 to 1. They form a dependency chain.
+    /// The share of transactions that write row 0 in their last access and only read in the earlier
+    /// accesses, 0 to 1. These transactions form a dependency chain.
     pub hot_share: f64,
     /// Whether a transaction's accesses are to different rows.
     pub distinct: bool,
     /// The columns that a write sets.
     pub write_columns: WriteColumns,
-    /// What is read besides what is written.
+    /// The reads besides the written columns.
     pub reads: Reads,
     /// If set, each transaction changes one column of a row and scans this many rows, instead of
     /// the accesses (the hybrid workload of Zhou et al., "Poplar", section 6).
     pub scan_length: Option<u32>,
-    /// Whether the primary index is ordered although no transaction scans it.
+    /// Whether the primary index is ordered although no transaction scans the index.
     pub ordered: bool,
     /// The source of written values.
     pub values: Values,
-    /// A standard mix instead of the above; of these only rows, theta, write columns, reads and
-    /// values apply.
+    /// A standard mix instead of the above settings; only rows, theta, write columns, reads and
+    /// values still apply.
     pub standard: Option<Standard>,
     /// The seed of the population.
     pub seed: u64,
@@ -163,8 +164,8 @@ impl YcsbConfig {
         }
     }
 
-    /// Whether every access writes a whole row. These are blind writes, as in the write-only
-    /// experiment of the Poplar paper (section 6.2).
+    /// Whether every access writes a whole row. Such accesses are blind writes, as in the
+    /// write-only experiment of the Poplar paper (section 6.2).
     pub fn is_write_only(&self) -> bool {
         let all = self.write_columns == WriteColumns::All;
         let only = self.scan_length.is_none() && !self.reads.before_writes;
@@ -172,7 +173,7 @@ impl YcsbConfig {
         self.standard.is_none() && only && all && !hot && self.write_share >= 1.0
     }
 
-    /// Whether the primary index is ordered, which scans by transactions need.
+    /// Whether the primary index is ordered, as needed for scans by transactions.
     pub fn is_ordered(&self) -> bool {
         self.ordered || self.is_spread() || self.scan_length.is_some()
     }
@@ -183,7 +184,7 @@ impl YcsbConfig {
     }
 }
 
-/// The procedure that an input is for.
+/// The procedure for an input.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Operation {
     /// [`access`].
@@ -207,13 +208,13 @@ pub enum Operation {
     WriteAndScan,
 }
 
-/// The input of one transaction. It is reused, so that its buffers are allocated once; only the
-/// arguments of its operation are meaningful.
+/// The input of one transaction. Inputs are reused, so that their buffers are allocated once; only
+/// the arguments of the operation are meaningful.
 #[derive(Clone, Debug, Default)]
 pub struct YcsbInput {
     /// The procedure.
     pub operation: Operation,
-    /// Arguments of the accesses; `values` is empty unless they are arguments.
+    /// Arguments of the accesses; `values` is empty unless values are arguments.
     pub given: Given,
     /// For an insert.
     pub insert: Insert,
@@ -227,14 +228,14 @@ pub struct YcsbInput {
     drawn: HashSet<u64>,
 }
 
-/// The row that [`YcsbConfig::hot_share`] of the transactions write.
+/// The row written by [`YcsbConfig::hot_share`] of the transactions.
 const HOT: u64 = 0;
 
-/// Up to this many accesses it is fastest to compare each with all before it.
+/// Up to this many accesses a comparison of each access with all earlier accesses is fastest.
 const MANY: usize = 32;
 
-/// After this many draws in turn of rows that a transaction has already, it gets the most popular
-/// row that it has not: with a great skew another one would hardly ever be drawn.
+/// After this many successive draws of rows already in a transaction, the transaction gets the most
+/// popular row that it lacks: with a great skew a new row would hardly ever be drawn.
 const MOST_REPEATS: u64 = 100_000;
 
 /// Draws inputs.
@@ -243,7 +244,7 @@ pub struct YcsbInputs {
     config: YcsbConfig,
     zipf: Zipf,
     scramble: Scramble,
-    /// An access writes if 32 random bits are below this.
+    /// An access writes if 32 random bits are below this value.
     write_below: u64,
     /// The next row to insert. Relaxed: workers need only distinct numbers.
     next: AtomicU64,
@@ -374,7 +375,7 @@ impl YcsbInputs {
         self.finish_accesses(rng, into);
     }
 
-    /// Draws the seed, and the values if they are arguments.
+    /// Draws the seed, and the values if values are arguments.
     fn finish_accesses(&self, rng: &mut Rng, into: &mut YcsbInput) {
         let Given { accesses, values } = &mut into.given;
         accesses.seed = rng.u32(..);

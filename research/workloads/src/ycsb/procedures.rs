@@ -13,7 +13,7 @@ use std::fmt;
 
 /// Columns of a row besides its key.
 pub const COLUMNS: usize = 10;
-/// The width of each in bytes.
+/// The width of each column in bytes.
 pub const WIDTH: usize = 100;
 
 /// A value of a column.
@@ -54,7 +54,7 @@ const FIELDS: [Column<[u8]>; COLUMNS] = [
     User::FIELD9,
 ];
 
-/// The column for a number, which wraps around.
+/// The column for a number; numbers wrap around.
 #[inline]
 pub fn column(n: u64) -> Column<[u8]> {
     FIELDS[(n % COLUMNS as u64) as usize]
@@ -66,14 +66,14 @@ pub fn schema(ordered: bool) -> Schema {
 }
 
 /// The key of row number `id`. Spread keys cover the 64-bit range, so that rows inserted later fall
-/// between those that scans read.
+/// between the rows that scans read.
 #[inline]
 pub fn key(id: u64, spread: bool) -> u64 {
     if spread { id.wrapping_mul(0x9E37_79B9_7F4A_7C15) } else { id }
 }
 
-/// A row access: the row's number and whether it is written, in one integer that takes few bytes in
-/// a log.
+/// A row access: the row's number and whether the row is written, in one integer that takes few
+/// bytes in a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RowAccess(u64);
 
@@ -94,8 +94,8 @@ impl RowAccess {
     }
 }
 
-/// A transaction of several accesses. The column of each, and the values written, are derived from
-/// the seed.
+/// A transaction of several accesses. The column of each access, and the values written, are
+/// derived from the seed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Accesses {
     /// The seed of columns and values.
@@ -105,7 +105,7 @@ pub struct Accesses {
 }
 
 /// Accesses with the written values as arguments, concatenated; with ten values per written row,
-/// all of its columns are written.
+/// all columns of the row are written.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Given {
     /// The accesses.
@@ -117,9 +117,9 @@ pub struct Given {
 /// Inserts one row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Insert {
-    /// Its number.
+    /// The row's number.
     pub id: u64,
-    /// The seed of its values, together with the number.
+    /// The seed of the row's values, together with the number.
     pub seed: u64,
     /// Whether keys are spread, see [`key`].
     pub spread: bool,
@@ -134,7 +134,7 @@ pub struct Scan {
     pub count: u32,
 }
 
-/// Reads a row and changes one column to a value derived from the old one.
+/// Reads a row and changes one column to a value derived from the old value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Modify {
     /// The row.
@@ -152,17 +152,17 @@ pub struct WriteAndScan {
     pub seed: u32,
     /// The row at which the range begins; keys are not spread.
     pub from: u64,
-    /// How many rows it has; none are read if it is 0.
+    /// The number of rows in the range; no row is read if 0.
     pub count: u32,
 }
 
-/// What is read besides what is written. Reads leave no trace in the database, so this may differ
-/// between processes.
+/// The reads besides the written columns. Reads leave no trace in the database, so the setting may
+/// differ between processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reads {
     /// Reads are of whole rows instead of one column.
     pub whole_rows: bool,
-    /// Each write first reads what it writes.
+    /// Each write first reads the columns to be written.
     pub before_writes: bool,
 }
 
@@ -201,7 +201,7 @@ fn read(
     found(table.get_columns(tx, id, columns)?).map(drop)
 }
 
-/// Reads what is about to be written, if `reads` says so.
+/// Reads the columns about to be written, if `reads` says so.
 #[inline]
 fn read_before(
     tx: &Transaction<'_>,
@@ -217,7 +217,7 @@ fn read_before(
     read(tx, table, row.id(), column(mixed), whole_row)
 }
 
-/// Prefetches the rows, so that their cache misses overlap.
+/// Prefetches the rows, so that the cache misses overlap.
 fn prefetch(tx: &Transaction<'_>, table: Users, call: &Accesses, columns: impl Fn(u64) -> Columns) {
     if call.rows.len() > 1 {
         for (row, n) in call.rows.iter().zip(0u64..) {
@@ -226,7 +226,7 @@ fn prefetch(tx: &Transaction<'_>, table: Users, call: &Accesses, columns: impl F
     }
 }
 
-/// The columns that an access touches: all, or the one derived from the seed.
+/// The columns that an access touches: all, or the column derived from the seed.
 fn touched(whole_rows: bool) -> impl Fn(u64) -> Columns {
     move |mixed| if whole_rows { Columns::ALL } else { column(mixed).only() }
 }
@@ -396,8 +396,8 @@ fn rows_from(tx: &Transaction<'_>, table: Users, from: u64, count: u32) -> Resul
     Ok(rows.get_columns(Columns::ALL)?.len() as u32)
 }
 
-/// Reads a whole row and changes one column to a value derived from its old one, so that the
-/// outcome depends on the order of the changes.
+/// Reads a whole row and changes one column to a value derived from the column's old value, so that
+/// the outcome depends on the order of the changes.
 pub fn modify(tx: &Transaction<'_>, table: Users, call: &Modify) -> Result<(), Abort> {
     let row = found(table.get_columns(tx, call.id, Columns::ALL)?)?;
     let column = column(mix(call.seed as u64, 0));

@@ -206,7 +206,7 @@ fn a_range_is_scanned_and_one_column_is_written() {
     assert_ne!(oracle.digest(), populated(&config).digest());
     let none = WriteAndScan { count: 0, ..input.write_and_scan };
     assert_eq!(oracle.transact(|tx| write_and_scan(tx, TABLE, &none)), Ok(0));
-    // With fewer rows than that, all are scanned.
+    // With fewer rows than the scan length, all rows are scanned.
     let all = YcsbConfig { scan_length: Some(2000), ..small() };
     YcsbInputs::new(all).draw(&mut rng, &mut input);
     assert_eq!(oracle.transact(|tx| write_and_scan(tx, TABLE, &input.write_and_scan)), Ok(1500));

@@ -15,7 +15,7 @@ pub struct Ycsb {
 
 #[derive(Clone, Copy, Debug)]
 struct YcsbProcedures {
-    /// What they work on.
+    /// The table of all procedures.
     table: Table,
     populate: ProcedureId,
     access: ProcedureId,
@@ -50,7 +50,7 @@ impl Workload for Ycsb {
 
     fn declare(&mut self, builder: &mut Builder) {
         let table = Users::of(builder.table(schema(self.inputs.config().is_ordered())));
-        // Reads leave no trace in the database, so they may be a setting.
+        // Reads leave no trace in the database, so reads may be a setting.
         let reads = self.inputs.config().reads;
         self.procedures = Some(YcsbProcedures {
             table: table.untyped(),

@@ -8,10 +8,10 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use std::fmt::Write;
 
-/// What precedes the tables.
+/// The facts before the tables.
 #[derive(Clone, Debug, Serialize)]
 pub struct Head {
-    /// The program and its version.
+    /// The program and the version.
     pub program: String,
     /// Processors, memory, system.
     pub machine: String,
@@ -23,15 +23,15 @@ pub struct Head {
     pub command: String,
     /// The measured interval of a run in seconds.
     pub seconds: f64,
-    /// Rounds that are complete.
+    /// Complete rounds.
     pub rounds: u32,
-    /// How long they took, in seconds.
+    /// The duration of the rounds in seconds.
     pub took: f64,
 }
 
-/// Tables and the results of their runs.
+/// Tables and the results of the runs.
 pub struct Page<'a> {
-    /// What precedes them.
+    /// The head before the tables.
     pub head: Head,
     /// The tables.
     pub tables: &'a [Table],
@@ -78,7 +78,7 @@ fn whole(value: f64) -> String {
     units::exact(value.round() as u64)
 }
 
-/// `2.43 M (2.31 M to 2.50 M)`; the median alone if all look like it.
+/// `2.43 M (2.31 M to 2.50 M)`; the median alone if all three look the same.
 fn text(spread: Spread, show: fn(f64) -> String) -> String {
     let [median, low, high] = [spread.median, spread.low, spread.high].map(show);
     if low == median && high == median {
@@ -107,7 +107,7 @@ impl Page<'_> {
     }
 
     fn table(&self, table: &Table, out: &mut String) {
-        // A figure that no row has is left out.
+        // A figure missing in all rows is left out.
         let shown: Vec<&Figure> = FIGURES
             .iter()
             .filter(|figure| table.rows.iter().any(|row| self.spread(row, figure).is_some()))
@@ -126,7 +126,7 @@ impl Page<'_> {
         }
     }
 
-    /// The figure of all rounds that succeeded.
+    /// The figure of all successful rounds.
     fn spread(&self, row: &Row, figure: &Figure) -> Option<Spread> {
         if row.record.is_empty() && figure.key == "log_bytes_per_transaction" {
             return None;
@@ -139,7 +139,7 @@ impl Page<'_> {
         self.data.of(&row.words).iter().find_map(|outcome| outcome.trouble())
     }
 
-    /// The same as one JSON object.
+    /// The same as a JSON object.
     pub fn json(&self) -> Value {
         let row = |row: &Row| {
             let figures = FIGURES.iter().map(|figure| {
@@ -165,7 +165,7 @@ impl Page<'_> {
     }
 }
 
-/// The protocol, and what records hold.
+/// The protocol, and the kind of record.
 fn name(row: &Row) -> String {
     format!("{} {}", row.protocol, row.record).trim_end().to_string()
 }

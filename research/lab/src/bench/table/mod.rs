@@ -1,5 +1,5 @@
 //! `hyades-lab bench table`: measures each protocol under each workload, in rounds, each run in a
-//! process of its own, and writes Markdown tables.
+//! separate process, and writes Markdown tables.
 
 mod markdown;
 mod rows;
@@ -79,7 +79,7 @@ pub fn table(options: &TableOptions) -> Result<bool, Failure> {
     let mut done = 0;
     for round in 1..=options.rounds {
         for at in 0..rows.len() {
-            // Every other round goes backwards, so that a machine that changes favours no row.
+            // Every second round goes backwards, so a changing machine favours no row.
             let row = rows[if round % 2 == 1 { at } else { rows.len() - 1 - at }];
             bar.say(format!("round {round} of {}, {}", options.rounds, row.command()));
             let outcome = runner.run(&row.words);
@@ -113,7 +113,7 @@ pub fn table(options: &TableOptions) -> Result<bool, Failure> {
     Ok(rows.iter().all(good))
 }
 
-/// The command as it was given, to be repeated.
+/// The command as given, to be repeated.
 fn command_of(options: &TableOptions) -> String {
     let mut command =
         format!("hyades-lab bench table --seconds {} --rounds {}", options.seconds, options.rounds);
@@ -126,18 +126,18 @@ fn command_of(options: &TableOptions) -> String {
     command
 }
 
-/// What encloses the tables on a page that has other text as well.
+/// The marks around the tables on a page with further text.
 const MARKS: [&str; 2] =
     ["<!-- hyades-lab bench table -->\n", "<!-- end of hyades-lab bench table -->\n"];
 
-/// Writes the tables to a file: between its marks if it has them, else as the whole file.
+/// Writes the tables to a file: between the file's marks if there are any, else as the whole file.
 fn write(file: &Path, tables: &str) -> Result<(), Failure> {
     let old = std::fs::read_to_string(file).unwrap_or_default();
     let new = between_marks(&old, tables).unwrap_or_else(|| tables.to_string());
     std::fs::write(file, new).map_err(Failure::doing(format!("cannot write to {}", file.display())))
 }
 
-/// The page with these tables between its marks; none if it has no marks.
+/// The page with the tables between the marks; none if the page has no marks.
 fn between_marks(page: &str, tables: &str) -> Option<String> {
     let (before, rest) = page.split_once(MARKS[0])?;
     let (_, after) = rest.split_once(MARKS[1])?;

@@ -4,23 +4,23 @@ use super::TableOptions;
 use hyades_cli::failure::Failure;
 use std::path::{Path, PathBuf};
 
-/// A table: one workload under all protocols.
+/// A table: a workload under all protocols.
 pub struct Table {
-    /// Its word for `--only`.
+    /// The table's word for `--only`.
     pub name: &'static str,
-    /// Its heading.
+    /// The heading.
     pub title: &'static str,
-    /// What is run.
+    /// A description of the workload.
     pub about: &'static str,
-    /// Its rows.
+    /// The rows.
     pub rows: Vec<Row>,
 }
 
-/// A row: a protocol and what it logs.
+/// A row: a protocol and a kind of record.
 pub struct Row {
     /// The protocol's name.
     pub protocol: &'static str,
-    /// What records hold; empty without a log.
+    /// The kind of record; empty without a log.
     pub record: &'static str,
     /// The words after `hyades`.
     pub words: Vec<String>,
@@ -33,7 +33,7 @@ impl Row {
     }
 }
 
-/// A table without its rows, and how they are run.
+/// A table without the rows, and how the rows are run.
 struct Section {
     name: &'static str,
     title: &'static str,
@@ -41,7 +41,7 @@ struct Section {
     words: &'static str,
     /// The same with next to no rows.
     tiny: &'static str,
-    /// Whether a log is recovered. If it is not, there is no row without a log either.
+    /// Whether a log is recovered. Without recovery, there is no row without a log either.
     recover: bool,
 }
 
@@ -81,7 +81,7 @@ const SECTIONS: [Section; 4] = [
     },
 ];
 
-/// The tables that are asked for.
+/// The requested tables.
 ///
 /// # Errors
 /// A word after `--only` that is neither a table nor a protocol.
@@ -117,9 +117,9 @@ pub fn tables(options: &TableOptions) -> Result<Vec<Table>, Failure> {
     Ok(tables.collect())
 }
 
-/// Every protocol with the records that it takes; adaptive ones under the default protocol only.
+/// Every protocol with the protocol's kinds of records; adaptive under the default protocol only.
 fn variants() -> impl Iterator<Item = (&'static str, &'static str)> {
-    // Closures populate, and other concurrency controls are compared.
+    // Closures populate, and further concurrency controls are compared.
     let protocols = hyades::Protocol::all().filter(|protocol| protocol.takes_data());
     protocols.flat_map(|protocol| {
         let records: &[&str] = match protocol {

@@ -1,4 +1,4 @@
-//! The cases: what is built, and mistakes that break it.
+//! The cases: the rules as built, and mistakes that break a promise.
 
 use super::RangeStep::{
     Enter, Finish, LookForScans, Note, PutInFront, RaiseLastScan, ReadVersion, ScanData, TakeKeys,

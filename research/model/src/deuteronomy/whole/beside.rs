@@ -1,5 +1,5 @@
-//! What runs beside transactions: flushers, the proxy, fetches that nothing waits for, checkpoints,
-//! and eviction. None of them ends.
+//! Tasks beside transactions: flushers, the proxy, fetches without a waiting transaction,
+//! checkpoints, and eviction. No task ends.
 
 use super::{
     Frame, Progress, RecordId, Rule, STREAMS, Shared, Status, Task, Undecided, VersionId, World,
@@ -38,7 +38,8 @@ impl World {
         self.since[key].push(self.data[key]);
     }
 
-    /// The next operation of a stream: applied, if its transaction is known to have committed.
+    /// The next operation of a stream: applied, if the operation's transaction is known to have
+    /// committed.
     fn pass_operation(&mut self, stream: usize) {
         let at = self.progress[stream].operations;
         if let Frame::Operation { ts, key } = self.log[stream][at] {
@@ -53,7 +54,7 @@ impl World {
         self.progress[stream].operations += 1;
     }
 
-    /// Whether the data component has what a version says.
+    /// Whether the data component has applied a version.
     fn is_applied(&self, version: VersionId) -> bool {
         let version = &self.versions[version.0];
         if version.is_fetched || self.breaks(Rule::DropApplied) {
@@ -94,7 +95,7 @@ impl World {
     }
 }
 
-/// The proxy in one stream: a scan for commits, and one for operations.
+/// The proxy in one stream: a scan for commits, and a scan for operations.
 async fn apply_from(world: Shared, stream: usize) {
     loop {
         step().await;
@@ -141,7 +142,7 @@ async fn decide(world: &Shared, stream: usize, ts: u32) {
     }
 }
 
-/// Fetches that no transaction waits for, or none any more.
+/// Fetches that no transaction waits for, or no longer.
 async fn fetch_ahead(world: Shared) {
     loop {
         step().await;
@@ -159,7 +160,7 @@ async fn fetch_ahead(world: Shared) {
     }
 }
 
-/// The data component makes all durable that it has, with the point from which redo reads.
+/// The data component makes all its versions durable, with the point where redo begins to read.
 async fn checkpoint(world: Shared) {
     loop {
         let pause = world.borrow_mut().rng.usize(3..31);
@@ -180,7 +181,7 @@ async fn checkpoint(world: Shared) {
     }
 }
 
-/// Trims versions, drops those of a record, or the record.
+/// Trims versions, drops all versions of a record, or drops the record.
 async fn evict(world: Shared) {
     loop {
         step().await;

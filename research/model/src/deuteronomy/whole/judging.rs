@@ -1,10 +1,10 @@
-//! The promises: what transactions have read, what was acknowledged, and what is recovered.
+//! The promises: reads of transactions, acknowledgements, and recovery.
 
 use super::{FIRST, Frame, KEYS, Rule, STREAMS, Status, Transaction, World};
 use std::collections::BTreeSet;
 
 impl World {
-    /// The promise that this world breaks at a power cut, if it breaks one.
+    /// The promise broken by a power cut in this state, if any.
     pub(super) fn judge(mut self) -> Option<String> {
         let live = self.live();
         self.wrong_read().or_else(|| self.lost(&live)).or_else(|| self.wrong_recovery(&live))
@@ -42,7 +42,7 @@ impl World {
         commits.collect()
     }
 
-    /// What was acknowledged counts, and all that it has read.
+    /// Acknowledged transactions count, and all transactions that they have read from.
     fn lost(&self, live: &BTreeSet<u32>) -> Option<String> {
         self.committed().find_map(|(ts, transaction)| {
             if transaction.is_acknowledged && !transaction.writes.is_empty() && !live.contains(&ts)
@@ -58,7 +58,8 @@ impl World {
         })
     }
 
-    /// What the data component has made durable, and redo, give what counts.
+    /// The durable state of the data component and redo give the state of the transactions that
+    /// count.
     fn wrong_recovery(&mut self, live: &BTreeSet<u32>) -> Option<String> {
         (0..KEYS).find_map(|key| {
             let since = &self.since[key];

@@ -1,11 +1,11 @@
 //! The transaction component as a whole, at random: transactions on two keys and two log streams, a
-//! proxy for each stream, a data component that makes durable what it likes, checkpoints, eviction,
-//! and a power cut at any step.
+//! proxy for each stream, a data component that makes versions durable at will, checkpoints,
+//! eviction, and a power cut at any step.
 //!
-//! The other models of this item visit every interleaving of a few steps. This one has all rules at
-//! once, and too many states for that: each trial draws an interleaving from its seed. Steps are
-//! atomic and sequentially consistent, a record of the log is one position long, and both keys are
-//! in one bucket, which is the worst case for its floor.
+//! The other models of this item visit every interleaving of a few steps. This model has all rules
+//! at once, and too many states for every interleaving: each trial draws an interleaving from its
+//! seed. Steps are atomic and sequentially consistent, a record of the log is one position long,
+//! and both keys are in one bucket, the worst case for the bucket's floor.
 
 mod beside;
 mod judging;
@@ -22,11 +22,11 @@ use std::task::{Context, Poll, Waker};
 /// A rule of the component, to be broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rule {
-    /// A reader waits for an older writer that has not ended.
+    /// A reader waits for an older active writer.
     WaitForWriters,
     /// Reads of older versions are noted as well.
     NoteEveryRead,
-    /// A read is noted before its version is looked for.
+    /// A read is noted before the search for its version.
     NoteFirst,
     /// A writer looks for younger readers after it has claimed the record.
     CheckClaimed,
@@ -38,21 +38,21 @@ pub enum Rule {
     TakeFloor,
     /// The data component says which version it returns.
     TellVersion,
-    /// What is fetched enters only if no version was dropped meanwhile.
+    /// A fetched version enters only if no version was dropped meanwhile.
     NumberFetches,
     /// A commit counts as applied once its operations are.
     ApplyBeforeCounting,
-    /// A transaction depends on what its predecessors depend on.
+    /// A transaction depends on the dependencies of its predecessors.
     JoinVectors,
-    /// A transaction depends on what it has read.
+    /// A transaction depends on the writers of its reads.
     Depend,
-    /// Redo begins before the operations whose outcome is not known.
+    /// Redo begins before the operations with unknown outcome.
     KeepUndecided,
     /// At the data component the highest timestamp wins.
     HighestWins,
     /// A transaction announces a bound before it draws its timestamp.
     AnnounceFirst,
-    /// Only versions that are applied leave the table.
+    /// Only applied versions leave the table.
     DropApplied,
     /// Redo applies operations of transactions that count.
     RedoCommitted,
@@ -63,11 +63,11 @@ pub enum Rule {
 /// The name of this model among the items of docs/protocols.
 pub const ITEM: &str = "Whole component";
 
-/// Enough trials to break a promise with each rule that is broken.
+/// Enough trials to break a promise with each broken rule.
 pub const TRIALS: u64 = 20_000;
 
 impl Rule {
-    /// Every rule, with the mistake that breaks it.
+    /// Every rule, with the mistake that breaks the rule.
     pub const ALL: [(Rule, &'static str); 18] = [
         (Rule::WaitForWriters, "a reader passes an older writer that has not ended"),
         (Rule::NoteEveryRead, "only a read of the newest version is noted in the record"),
@@ -90,20 +90,20 @@ impl Rule {
     ];
 }
 
-/// What a number of trials has found.
+/// The result of a number of trials.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
-    /// Trials that ran: all, or up to the first in which a promise is broken.
+    /// Trials that ran: all, or up to the first with a broken promise.
     pub trials: u64,
-    /// Steps of these trials.
+    /// Steps of the trials.
     pub steps: u64,
-    /// The transactions that these trials have acknowledged.
+    /// The transactions acknowledged in the trials.
     pub acknowledged: u64,
-    /// The seed of a trial, and which promise it breaks.
+    /// The seed of a trial, and the promise broken.
     pub wrong: Option<(u64, String)>,
 }
 
-/// Runs trials with seeds from 0 on, until one breaks a promise.
+/// Runs trials with seeds from 0 on, until a trial breaks a promise.
 pub fn sample(broken: Option<Rule>, trials: u64) -> Found {
     let mut found = Found { trials: 0, steps: 0, acknowledged: 0, wrong: None };
     for seed in 0..trials {
@@ -122,7 +122,7 @@ pub fn sample(broken: Option<Rule>, trials: u64) -> Found {
 /// The result of the item's trials, as the program prints it. An error says what is unexpected.
 ///
 /// # Errors
-/// A promise is broken although no rule is, or a broken rule breaks none.
+/// A promise is broken although no rule is, or a broken rule breaks no promise.
 pub fn report(trials: u64) -> Result<String, String> {
     let whole = sample(None, trials);
     if let Some((seed, wrong)) = whole.wrong {
@@ -146,12 +146,12 @@ pub fn report(trials: u64) -> Result<String, String> {
 const KEYS: usize = 2;
 const STREAMS: usize = 2;
 
-/// The version that the data component has of each key at first.
+/// The version of each key in the data component at first.
 const FIRST: u32 = 3;
-/// The first timestamp that is drawn.
+/// The first timestamp drawn.
 const CLOCK: u32 = 10;
 
-/// How often an operation looks at a record that is not ready before its transaction aborts.
+/// How often an operation looks at an unready record before the transaction aborts.
 const LOOKS: usize = 40;
 /// Steps for which a transaction waits for its acknowledgement.
 const PATIENCE: usize = 200;
@@ -170,18 +170,18 @@ struct RecordId(usize);
 #[derive(Debug)]
 struct Version {
     ts: u32,
-    /// It came from the data component.
+    /// The version came from the data component.
     is_fetched: bool,
-    /// The end of its operation in the log of its transaction's stream.
+    /// The end of the version's operation in the log of the transaction's stream.
     position: Option<usize>,
 }
 
-/// A record of the version table. One that was dropped stays here, for those that still hold it.
+/// A record of the version table. A dropped record stays here, for tasks that still hold it.
 #[derive(Debug)]
 struct Record {
     /// The newest first.
     versions: Vec<VersionId>,
-    /// None until the first that uses it has taken over the floor.
+    /// None until the first user of the record has taken over the floor.
     last_read: Option<u32>,
     is_frozen: bool,
     /// Counts the occasions on which versions were dropped.
@@ -203,9 +203,9 @@ struct Transaction {
     writes: Vec<(usize, VersionId)>,
     depends_on: Positions,
     stream: usize,
-    /// The end of its commit record.
+    /// The end of the commit record.
     commit: Option<usize>,
-    /// Logs each operation when it is done.
+    /// Each operation is logged when done.
     at_once: bool,
     is_acknowledged: bool,
 }
@@ -218,7 +218,7 @@ enum Frame {
     Abort { ts: u32 },
 }
 
-/// An operation whose outcome the proxy does not know.
+/// An operation with an outcome unknown to the proxy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Undecided {
     stream: usize,
@@ -230,10 +230,11 @@ struct Undecided {
 /// The progress of the proxy in a stream.
 #[derive(Debug, Default, Clone, Copy)]
 struct Progress {
-    /// Records that the scan for commits has passed, and up to where commits count as applied.
+    /// Records passed by the scan for commits, and the position up to which commits count as
+    /// applied.
     commits_seen: usize,
     commits_applied: usize,
-    /// Records that the scan for operations has passed.
+    /// Records passed by the scan for operations.
     operations: usize,
 }
 
@@ -241,12 +242,12 @@ struct World {
     rng: Rng,
     broken: Option<Rule>,
     clock: u32,
-    /// For each running transaction a bound below its timestamp, or that.
+    /// For each running transaction its timestamp, or a bound below.
     announced: BTreeMap<usize, u32>,
     transactions: BTreeMap<u32, Transaction>,
     versions: Vec<Version>,
     records: Vec<Record>,
-    /// The record of each key, if it is in the table.
+    /// The record of each key, if in the table.
     table: [Option<RecordId>; KEYS],
     floor: u32,
     log: [Vec<Frame>; STREAMS],
@@ -255,11 +256,12 @@ struct World {
     undecided: Vec<Undecided>,
     /// Transactions whose commit the proxy has seen in the log.
     seen_committed: BTreeSet<u32>,
-    /// The version that the data component has of each key.
+    /// The version of each key in the data component.
     data: [u32; KEYS],
-    /// All that it may have made durable by itself since its last checkpoint.
+    /// All versions that the data component may have made durable by itself since the last
+    /// checkpoint.
     since: [Vec<u32>; KEYS],
-    /// From where redo reads.
+    /// The positions where redo begins to read.
     resume: Positions,
     /// How likely a step of a stream's flusher flushes.
     flushes: [f64; STREAMS],
@@ -268,7 +270,7 @@ struct World {
 type Shared = Rc<RefCell<World>>;
 type Task = Pin<Box<dyn Future<Output = ()>>>;
 
-/// Ends an atomic step: the scheduler chooses what goes on.
+/// Ends an atomic step: the scheduler chooses the next task.
 fn step() -> impl Future<Output = ()> {
     let mut is_first = true;
     poll_fn(move |_| match std::mem::replace(&mut is_first, false) {
@@ -283,7 +285,7 @@ async fn steps(number: usize) {
     }
 }
 
-/// One of these.
+/// One of the choices.
 fn choose<T: Copy>(rng: &mut Rng, choices: &[T]) -> T {
     choices[rng.usize(0..choices.len())]
 }
@@ -343,7 +345,7 @@ impl World {
         self.table[key] == Some(record)
     }
 
-    /// The record of a key, made if it is not in the table.
+    /// The record of a key, made if the table has none.
     fn find_or_make(&mut self, key: usize) -> RecordId {
         if let Some(found) = self.table[key] {
             return found;
@@ -356,7 +358,7 @@ impl World {
         id
     }
 
-    /// Takes over the floor, if that was not done yet.
+    /// Takes over the floor, if not done yet.
     fn settle(&mut self, id: RecordId) {
         let floor = if self.breaks(Rule::KeepFloor) { 0 } else { self.floor };
         self.record(id).last_read.get_or_insert(floor);
@@ -398,7 +400,7 @@ impl World {
 /// Runs one trial. Returns the world at the moment of the power cut, and the number of steps.
 fn trial(seed: u64, broken: Option<Rule>) -> (World, u64) {
     let world = Rc::new(RefCell::new(World::new(seed, broken)));
-    // A generator of its own, so that the schedule does not depend on what the steps draw.
+    // A generator of its own, so that the schedule does not depend on the draws of the steps.
     let mut rng = Rng::with_seed(!seed);
     let number = rng.usize(3..10);
     let start = |me: usize| -> Task { Box::pin(transaction::run(world.clone(), me)) };
@@ -431,7 +433,7 @@ fn trial(seed: u64, broken: Option<Rule>) -> (World, u64) {
             *sleeps -= 1;
             continue;
         }
-        // Its thread loses the processor, at any step.
+        // The task's thread loses the processor, at any step.
         if rng.f64() < 0.04 {
             *sleeps = rng.usize(3..26);
         }
@@ -462,7 +464,7 @@ mod tests {
         }
     }
 
-    /// A trial in which nothing is acknowledged could break few promises.
+    /// A trial without an acknowledgement could break few promises.
     #[test]
     fn trials_acknowledge_transactions() {
         let found = sample(None, 200);

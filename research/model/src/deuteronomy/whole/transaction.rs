@@ -5,11 +5,11 @@ use super::{
     choose, step, steps,
 };
 
-/// What a reader finds in a record.
+/// The find of a reader in a record.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Looked {
     Version(VersionId),
-    /// An older writer has not ended.
+    /// An older writer is still active.
     Wait,
     Nothing,
 }
@@ -55,7 +55,7 @@ impl World {
         Looked::Nothing
     }
 
-    /// What a transaction depends on that has read this version.
+    /// Adds the dependencies of a transaction that has read this version.
     fn join(&mut self, ts: u32, version: VersionId) {
         if self.versions[version.0].is_fetched || self.breaks(Rule::Depend) {
             return;
@@ -69,7 +69,7 @@ impl World {
         own.iter_mut().zip(joined).for_each(|(own, other)| *own = (*own).max(other));
     }
 
-    /// Enters a version of the data component as the oldest one of a record.
+    /// Enters a version of the data component as the oldest version of a record.
     pub(super) fn enter_fetched(&mut self, (key, record): (usize, RecordId), got: u32, drops: u32) {
         let now = &self.records[record.0];
         let is_same = now.drops == drops && !now.is_frozen && self.is_in_table(key, record);
@@ -91,7 +91,7 @@ impl World {
         self.records[record.0].last_read > Some(ts)
     }
 
-    /// Logs the operation of a write, unless that was done.
+    /// Logs the operation of a write, unless already logged.
     fn log_operation(&mut self, ts: u32, key: usize, version: VersionId) {
         if self.versions[version.0].position.is_none() {
             let stream = self.transactions[&ts].stream;
@@ -100,7 +100,7 @@ impl World {
         }
     }
 
-    /// Logs the commit. Returns what has to be durable before it is acknowledged.
+    /// Logs the commit.
     fn log_commit(&mut self, ts: u32) {
         for (key, version) in self.transactions[&ts].writes.clone() {
             self.log_operation(ts, key, version);
@@ -111,7 +111,7 @@ impl World {
     }
 }
 
-/// A transaction from its beginning to its acknowledgement.
+/// A transaction from beginning to acknowledgement.
 pub(super) async fn run(world: Shared, me: usize) {
     let draws_first = world.borrow().breaks(Rule::AnnounceFirst);
     if !draws_first {
@@ -192,7 +192,7 @@ async fn read(world: &Shared, ts: u32, key: usize) -> bool {
     false
 }
 
-/// Reads the data component. False if it has a younger version.
+/// Reads the data component. False if the data component has a younger version.
 async fn fetch(world: &Shared, ts: u32, at: (usize, RecordId), notes_late: bool) -> bool {
     let (key, record) = at;
     let drops = world.borrow_mut().record(record).drops;

@@ -1,15 +1,15 @@
-//! Bytes by transaction and by table, as `hyades log stat` counts them.
+//! Bytes by transaction and by table, as counted by `hyades log stat`.
 
 use super::*;
 use crate::chart::Stack;
 use crate::metric::last_incarnation;
 use serde_json::Value;
 
-/// The group of runs whose logs are kept and counted.
+/// The group of runs with kept and counted logs.
 const COUNTED: &str = "TPC-C, the log by contents";
 
-/// Runs that keep their log. The runner replaces `LOG` by a directory, and adds what `log stat`
-/// says of it.
+/// Runs that keep the log. The runner replaces `LOG` by a directory, and adds the output of
+/// `log stat`.
 pub(super) fn runs(table: &Table<'_>) -> Vec<Run> {
     let run = |scheme: Scheme| {
         let command = partitioned_tpcc(table).by(scheme, "memory", 1, 1).with("--log-dir LOG");
@@ -18,7 +18,7 @@ pub(super) fn runs(table: &Table<'_>) -> Vec<Run> {
     [SERIAL_COMMAND, PHYSIOLOGICAL].map(run).to_vec()
 }
 
-/// Bytes of a command by its procedure, and of a transaction's changes by table.
+/// Bytes of a command by procedure, and of a transaction's changes by table.
 pub(super) fn panels() -> [Panel; 2] {
     let panel = |title: &str, stacks, names, y| Panel {
         group: COUNTED,
@@ -42,14 +42,14 @@ pub(super) fn panels() -> [Panel; 2] {
     ]
 }
 
-/// What a record has beside its contents.
+/// The bytes of a record beside the contents.
 pub(super) fn checks() -> [Check; 2] {
     [SERIAL_COMMAND, PHYSIOLOGICAL]
         .map(|scheme| Check::shown(COUNTED, Metric::OverheadPerRecord, scheme.label, 0.0))
 }
 
-/// What is counted of a series: under `list`, by name, the bytes over what `count` says of each
-/// entry, or over all records. The last round's, because all have the same mix.
+/// The bytes of a series' entries under `list`, by name, over each entry's `count`, or over all
+/// records. The last round's bytes, because all rounds have the same mix.
 fn counted(view: &View<'_>, series: &str, list: &str, count: Option<&str>) -> Vec<(String, f64)> {
     let of_last = || {
         let run = view.runs(COUNTED).find(|run| run.series == series)?;

@@ -1,4 +1,4 @@
-//! Physiological records of changed columns, against those of whole rows.
+//! Physiological records of changed columns, against records of whole rows.
 
 use super::*;
 
@@ -6,7 +6,7 @@ const GROUP: &str = "TPC-C";
 const DIFFERENTIAL: &str = "Changed columns";
 const WHOLE: &str = "Whole rows";
 
-/// A figure of one series over that of the other, of which the paper has no number.
+/// A figure of changed columns over the figure of whole rows, without a number in the paper.
 fn beside(metric: Metric) -> Check {
     Check::new(move |view| {
         let ratio = view.ratio(GROUP, metric, (DIFFERENTIAL, 0.0), (WHOLE, 0.0))?;

@@ -6,11 +6,11 @@ use crate::judge::LEAST;
 const TPCC: &str = "TPC-C";
 const VOTER: &str = "Voter";
 
-/// Offered loads as shares of what is about a scheme's highest rate; the last one exceeds it.
+/// Offered loads as shares of a scheme's approximate highest rate; the last load exceeds the rate.
 const LOADS: [f64; 3] = [0.2, 0.8, 1.2];
 const FEW: [f64; 1] = [0.8];
 
-/// Of the rate of Payment and New-Order, about what all five transactions reach.
+/// The approximate rate of all five transactions, over the rate of Payment and New-Order.
 const FULL_MIX: f64 = 0.75;
 
 struct Loads {
@@ -44,8 +44,8 @@ impl Loads {
         runs
     }
 
-    /// Whether a check is about a scheme at this load: at the lowest one that is the latency of
-    /// commands, at the highest the throughput of what is logged at commit.
+    /// Whether a check is about a scheme at the load `rate`: at the lowest load about the latency
+    /// of commands, at the highest load about the throughput of schemes that log at commit.
     fn is_compared(&self, scheme: Scheme, rate: f64) -> bool {
         match scheme.label {
             label if label == PHYSIOLOGICAL.label => rate >= self.below(),
@@ -58,12 +58,12 @@ impl Loads {
         self.rates[0]
     }
 
-    /// The load above what is about the highest rate.
+    /// The load above the approximate highest rate.
     fn top(&self) -> f64 {
         self.rates[self.rates.len() - 1]
     }
 
-    /// The load below it; the only one if there is one.
+    /// The load below the top load; the only load if there is one.
     fn below(&self) -> f64 {
         self.rates[self.rates.len().saturating_sub(2)]
     }
@@ -80,8 +80,8 @@ impl Loads {
     }
 
     /// The paper's factors: of the highest throughput, commands over physiological records; of the
-    /// median latency below it, the other way round. Logging on arrival has the latency of commands
-    /// that are logged at commit.
+    /// median latency below the top load, physiological records over commands. Logging on arrival
+    /// has the latency of commands logged at commit.
     fn checks(&self, throughput: f64, latency: f64) -> Vec<Check> {
         let (group, top, below) = (self.group, self.top(), self.below());
         let [command, physiological] = [SERIAL_COMMAND.label, PHYSIOLOGICAL.label];
@@ -125,7 +125,7 @@ fn by_group_commit(view: &View<'_>, group: &str, [first, below]: [f64; 2]) -> Op
     })
 }
 
-/// Why the highest load shows no difference: neither scheme is saturated by it.
+/// Why the highest load shows no difference: the load saturates neither scheme.
 fn by_offered_load(view: &View<'_>, group: &str, top: f64) -> Option<String> {
     let part = |series| Some(view.median(group, series, top, Metric::Throughput)? / top);
     let (command, physiological) = (part(SERIAL_COMMAND.label)?, part(PHYSIOLOGICAL.label)?);

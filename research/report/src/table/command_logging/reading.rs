@@ -1,4 +1,4 @@
-//! What reading the log adds to replay.
+//! The time added to replay by reading the log.
 
 use super::*;
 use crate::judge::of_limit;
@@ -12,11 +12,11 @@ fn from_memory(view: &View<'_>, group: &str) -> Option<String> {
     ))
 }
 
-/// The paper's replay of a workload, with about the time that a site takes for a record, from the
-/// paper's rates.
+/// The paper's replay of a workload, with about the time of a site for a record, from the paper's
+/// rates.
 pub(super) struct PaperReplay {
     pub group: &'static str,
-    /// What reading physiological records adds, in percent.
+    /// The time added by reading physiological records, in percent.
     pub percent: f64,
     pub command_us: f64,
     pub physiological_us: f64,

@@ -13,7 +13,7 @@ fn value<'r>(run: &'r Run, option: &str) -> Option<&'r str> {
     run.words.get(at + 1).map(String::as_str)
 }
 
-/// The papers' devices are those of the throttled ones, and in one place.
+/// The simulated devices have the throttled devices' constants, from a single place.
 #[test]
 fn devices_are_the_papers() {
     for (id, machine) in [
@@ -57,7 +57,7 @@ fn silo_r_is_simulated_with_the_epochs_of_each_paper() {
     }
 }
 
-/// Results of as many seeds as there are of these factors, which the first series is larger by.
+/// Results of a seed for each factor, with the first series larger by the factor.
 fn data(experiment: &Experiment, factors: &[f64]) -> Data {
     let mut data = Data::default();
     for factor in factors {
@@ -69,7 +69,7 @@ fn data(experiment: &Experiment, factors: &[f64]) -> Data {
     data
 }
 
-/// One run is not made into several: an interval comes from runs with different seeds.
+/// A single run is not made into several: an interval comes from runs with different seeds.
 #[test]
 fn an_interval_is_that_of_the_seeds() {
     let experiment = all(Size::QUICK).swap_remove(0);

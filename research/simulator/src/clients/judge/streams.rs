@@ -1,4 +1,4 @@
-//! What may be true of a stream that was recovered.
+//! The possible states of a recovered stream.
 
 use super::{Choice, MOST_TRIED};
 use crate::clients::model::streams::{RecoveredStream, StreamPart};
@@ -19,7 +19,7 @@ pub(super) fn parts(
     })
 }
 
-/// What may be true of a key with a stream, by the streams that the key has had and their groups.
+/// The possible states of a key with a stream, by the streams of the key and their groups.
 pub(super) fn of_stream(
     model: &Model,
     head: usize,
@@ -77,7 +77,7 @@ fn of_number(model: &Model, stream: usize, found: &RecoveredStream) -> Vec<Choic
     if unknown.is_empty() { all } else { Vec::new() }
 }
 
-/// What may be true of a name of groups: each group of this name has its own pending entries.
+/// The possible states of a name of groups: each group of the name has its own pending entries.
 fn of_group(
     model: &Model,
     (stream, at): (usize, usize),

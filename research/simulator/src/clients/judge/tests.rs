@@ -1,4 +1,4 @@
-//! What a crash may leave, and what it may not.
+//! The states that a crash may leave, and the states that a crash may not leave.
 
 use super::super::commands::{Circumstances, apply};
 use super::super::model::CollectionKind;
@@ -7,8 +7,8 @@ use super::*;
 
 const AT: Circumstances = Circumstances { database: 0, now_ms: 1_000 };
 
-/// Runs transactions, each of another client, of commands in words; those that end with "!" are
-/// told.
+/// Runs transactions, each of another client, of commands in words; clients are told of
+/// transactions that end with "!".
 fn model(transactions: &[&[&str]]) -> Model {
     of_clients(transactions, |at| at)
 }
@@ -56,11 +56,11 @@ fn what_a_crash_may_leave_is_accepted_and_nothing_else() {
     let told = model(&[&["SET a 1"], &["SET b 1!"], &["SET a 2"]]);
     assert_eq!(wrong(&told, []), Some(Wrong::Lost));
     assert_eq!(wrong(&told, [text("b", "1")]), None);
-    // A read tells of what it has seen.
+    // A read tells of the version read.
     let read = model(&[&["SET a 1"], &["GET a!"], &["DEL a"], &["SET a 3"]]);
     assert_eq!(wrong(&read, [text("a", "1")]), None);
     assert_eq!(wrong(&read, [text("a", "3")]), None);
-    // It may be that DEL survived.
+    // Possibly DEL survived.
     assert_eq!(wrong(&read, []), None);
     let absent = model(&[&["SET a 1!"], &["DEL a"], &["EXISTS a!"]]);
     assert_eq!(wrong(&absent, [text("a", "1")]), Some(Wrong::Lost));
@@ -76,7 +76,7 @@ fn transactions_are_whole_and_follow_what_they_have_read() {
     let copied = model(&[&["SET a 1"], &["GET a", "SET b 1"]]);
     assert_eq!(wrong(&copied, [text("b", "1")]), Some(Wrong::Diverged));
     assert_eq!(wrong(&copied, [text("a", "1"), text("b", "1")]), None);
-    // Told of what depends on what no client was told of.
+    // A client was told of a transaction that depends on an untold transaction.
     let depends = model(&[&["SET a 1"], &["GET a", "SET b 1!"]]);
     assert_eq!(wrong(&depends, [text("a", "1")]), Some(Wrong::Lost));
     assert_eq!(wrong(&depends, []), Some(Wrong::Lost));
@@ -91,7 +91,7 @@ fn hash(pairs: &[(&str, &str)]) -> (String, (Recovered, Option<i64>)) {
 fn members_are_lost_one_by_one_and_generations_at_once() {
     let one = model(&[&["HSET h a 1"], &["HSET h b 2"], &["HSET h c 3"]]);
     assert_eq!(wrong(&one, [hash(&[("a", "1"), ("c", "3")])]), None);
-    // It was created with `a`.
+    // The hash was created with `a`.
     assert_eq!(wrong(&one, [hash(&[("c", "3")])]), Some(Wrong::Partial));
     let again = model(&[&["HSET h a 1"], &["HSET h b 2"], &["DEL h"], &["HSET h a 3!"]]);
     assert_eq!(wrong(&again, [hash(&[("a", "3")])]), None);
@@ -134,7 +134,7 @@ fn what_survives_of_a_client_is_a_prefix() {
     assert_eq!(wrong(&data, [second.clone()]), Some(Wrong::OutOfOrder));
     assert_eq!(wrong(&data, [first.clone(), third.clone()]), Some(Wrong::OutOfOrder));
     assert_eq!(wrong(&data, [first, second, third]), None);
-    // What it has read before, of another client, is in the prefix.
+    // A version read before, of another client, is in the prefix.
     let of_two = |at: usize| usize::from(at > 0);
     let read = of_clients(&[&["SET a 1"], &["GET a"], &["SET b 1"]], of_two);
     assert_eq!(wrong(&read, [text("b", "1")]), Some(Wrong::OutOfOrder));
@@ -179,16 +179,16 @@ fn entries_groups_and_what_is_pending_are_judged_one_by_one() {
         &["XACK x g 1-1!"],
     ]);
     let is = |found: (Recovered, Option<i64>)| wrong(&all, [("x".to_string(), found)]);
-    // What was acknowledged is not pending, whether an entry behind it is there or not.
+    // An acknowledged entry is not pending, whether a later entry is there or not.
     assert_eq!(is(stream(&[1], &[("g", 1, &[])])), None);
     assert_eq!(is(stream(&[1, 2], &[("g", 1, &[])])), None);
     assert_eq!(is(stream(&[1, 2], &[("g", 1, &[(1, "c")])])), Some(Wrong::Lost));
     assert_eq!(is(stream(&[1, 2], &[])), Some(Wrong::Lost));
-    // Of XREADGROUP in part, and what never was.
+    // A part of XREADGROUP, and states that never were.
     assert_eq!(is(stream(&[1, 2], &[("g", 0, &[(1, "c")])])), Some(Wrong::Partial));
     assert_eq!(is(stream(&[1, 3], &[("g", 1, &[])])), Some(Wrong::Diverged));
     assert_eq!(is(stream(&[1], &[("h", 1, &[])])), Some(Wrong::Diverged));
-    // Another group of the same name has what is pending there.
+    // Another group of the same name has its own pending entries.
     let again = model(&[
         &["XADD x 1-1 f v", "XGROUP CREATE x g 0", read],
         &["XGROUP DESTROY x g"],

@@ -1,6 +1,5 @@
-//! Streams in the model. The cells of a stream are its entries, each of its groups by name, and
-//! what is pending in each group: a group that takes the name of one that was destroyed is another
-//! group.
+//! Streams in the model. The cells of a stream are its entries, each of its groups by name, and the
+//! pending entries of each group: a group with the name of a destroyed group is another group.
 
 use super::{Body, CellContent, CellName, Model, WrongType};
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,25 +30,25 @@ impl fmt::Display for EntryId {
 /// The entries of a stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct StreamLog {
-    /// The last id that was given out.
+    /// The newest id given out.
     pub last: EntryId,
-    /// Entries that were ever added.
+    /// The number of entries ever added.
     pub added: u64,
-    /// The highest id that XDEL has removed.
+    /// The highest id removed by XDEL.
     pub deleted: EntryId,
     /// The fields and values of each entry.
     pub entries: BTreeMap<EntryId, Vec<String>>,
 }
 
-/// A group, and the last id that it was delivered.
+/// A group, and the last delivered id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct GroupPosition {
-    /// The number of the group: no other one has it.
+    /// The number of the group, unique to the group.
     pub number: usize,
     pub last: EntryId,
 }
 
-/// What is pending in a group.
+/// The pending entries of a group.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct GroupPending {
     /// The consumer of each entry, and how often the entry was delivered.
@@ -57,7 +56,7 @@ pub(crate) struct GroupPending {
     pub consumers: BTreeSet<String>,
 }
 
-/// A part of a stream that is a cell.
+/// A part of a stream with a cell of its own.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum StreamPart {
     Log,
@@ -65,16 +64,16 @@ pub(crate) enum StreamPart {
     Pending(usize),
 }
 
-/// A stream that was recovered.
+/// A recovered stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RecoveredStream {
     pub log: StreamLog,
-    /// The last id that each group was delivered, and what is pending in the group.
+    /// The last id delivered to each group, and the pending entries of the group.
     pub groups: BTreeMap<String, (EntryId, GroupPending)>,
 }
 
 impl StreamPart {
-    /// What a cell holds before anything is written there.
+    /// The content of a cell before the first write.
     pub fn first(&self) -> CellContent {
         match self {
             StreamPart::Log => CellContent::Log(StreamLog::default()),
@@ -85,7 +84,7 @@ impl StreamPart {
 }
 
 impl Model {
-    /// The number of a stream that was recovered.
+    /// The number of a recovered stream.
     pub(super) fn recovered_stream(&mut self, recovered: &RecoveredStream) -> usize {
         let stream = self.new_stream();
         let log = self.part(stream, StreamPart::Log);
@@ -129,7 +128,7 @@ impl Model {
         }
     }
 
-    /// The stream of a key, which is created if there is none.
+    /// The stream of a key, created if there is none.
     pub fn open_stream(
         &mut self,
         database: u32,
@@ -161,7 +160,7 @@ impl Model {
         self.write(cell, CellContent::Log(log));
     }
 
-    /// A group of a stream, if there is one of this name.
+    /// A group of a stream, if there is a group of this name.
     pub fn group(&mut self, stream: usize, name: &str) -> Option<GroupPosition> {
         let cell = self.part(stream, StreamPart::Group(name.to_string()));
         self.read(cell);
@@ -171,7 +170,7 @@ impl Model {
         }
     }
 
-    /// Writes a group of a stream, or removes it.
+    /// Writes a group of a stream, or removes the group.
     pub fn set_group(&mut self, stream: usize, name: &str, group: Option<GroupPosition>) {
         if let Some(GroupPosition { number, .. }) = group {
             self.part(stream, StreamPart::Pending(number));
@@ -180,7 +179,7 @@ impl Model {
         self.write(cell, CellContent::Group(group));
     }
 
-    /// What is pending in a group; that is no read.
+    /// The pending entries of a group, without a read.
     pub fn peek_pending(&mut self, stream: usize, group: usize) -> GroupPending {
         let cell = self.part(stream, StreamPart::Pending(group));
         match self.newest(cell) {
@@ -189,7 +188,7 @@ impl Model {
         }
     }
 
-    /// Writes what is pending in a group, unless that is as it was.
+    /// Writes the pending entries of a group, unless unchanged.
     pub fn set_pending(&mut self, stream: usize, group: usize, pending: GroupPending) {
         let cell = self.part(stream, StreamPart::Pending(group));
         if self.peek_pending(stream, group) != pending {

@@ -1,4 +1,4 @@
-//! What a server has recovered of a stream.
+//! The recovered state of a stream.
 
 use super::Inspector;
 use crate::clients::model::streams::{EntryId, GroupPending, RecoveredStream, StreamLog};
@@ -36,7 +36,7 @@ fn number(answer: &Answer) -> Option<u64> {
     }
 }
 
-/// What is pending in a group. The counts of the consumers have to be right.
+/// The pending entries of a group. The counts of the consumers have to be right.
 fn pending(group: &BTreeMap<&str, &Answer>) -> Option<GroupPending> {
     let mut found = GroupPending::default();
     for entry in elements(group["pending"])? {
@@ -59,7 +59,7 @@ fn pending(group: &BTreeMap<&str, &Answer>) -> Option<GroupPending> {
 }
 
 impl Inspector<'_> {
-    /// The stream of a key; `None` if what is told of it does not fit together.
+    /// The stream of a key; `None` if the parts of the reply do not agree.
     pub(super) fn stream(&mut self, key: &str) -> Option<RecoveredStream> {
         let answer = self.ask(&format!("XINFO STREAM {key} FULL COUNT 0"));
         let all = fields(&answer)?;

@@ -1,9 +1,10 @@
-//! What clients ask of streams: few keys, groups and consumers, and ids that mostly are there.
+//! Requests of clients for streams: few keys, groups and consumers, and ids mostly of existing
+//! entries.
 
 use super::{Script, Words, words};
 use crate::clients::lua::{self, ScriptEnding};
 
-/// Ids of entries that are remembered, so that later commands name them.
+/// Number of remembered ids of entries, so that later commands name them.
 const MOST_REMEMBERED: usize = 16;
 
 impl Script {
@@ -26,7 +27,7 @@ impl Script {
         id
     }
 
-    /// The id of an entry that may be there.
+    /// The id of an entry that may exist.
     fn known_id(&mut self, now_ms: i64) -> String {
         match self.rng.u32(0..8) {
             0 => format!("{}-0", now_ms - self.rng.i64(0..30)),
@@ -36,7 +37,7 @@ impl Script {
         }
     }
 
-    /// Some of these, each once.
+    /// Some known ids, each once.
     fn known_ids(&mut self, now_ms: i64) -> String {
         let mut all: Vec<String> =
             (0..self.rng.usize(1..6)).map(|_| self.known_id(now_ms)).collect();
@@ -57,8 +58,8 @@ impl Script {
         format!("XADD {key} {option}{id} {fields}")
     }
 
-    /// Entries that a group is delivered, and that are acknowledged, claimed or deleted: alone,
-    /// between MULTI and EXEC, or in a script.
+    /// Entries delivered to a group, and acknowledged, claimed or deleted: alone, between MULTI and
+    /// EXEC, or in a script.
     pub(super) fn group_scene(&mut self, now_ms: i64) -> Vec<Words> {
         let key = format!("x{}", self.rng.u32(0..2));
         let (group, consumer) = (format!("g{}", self.rng.u32(0..2)), self.rng.u32(0..3));

@@ -1,6 +1,6 @@
 //! Snapshot isolation in the graph: a transaction reads at one point, its own node, and writes at a
-//! later one, which has a node of its own. A history is one of snapshot isolation iff no cycle is
-//! left (Adya's start-ordered serialization graph).
+//! later point, which has a node of its own. A history has snapshot isolation iff no cycle is left
+//! (Adya's start-ordered serialization graph).
 
 use super::{Graph, Why};
 
@@ -14,7 +14,7 @@ impl Graph<'_> {
         for at in 0..transactions {
             for (to, why) in std::mem::take(&mut self.edges[at]) {
                 match why {
-                    // It read before the other one committed.
+                    // The transaction read before the other transaction committed.
                     Why::ReadWrite(..) => self.edges[at].push((first + to, why)),
                     _ => self.edges[first + at].push((to, why)),
                 }
@@ -23,7 +23,7 @@ impl Graph<'_> {
         }
     }
 
-    /// The transaction that a node stands for, if it does.
+    /// The transaction of a node, if any.
     pub(super) fn transaction(&self, node: usize) -> Option<usize> {
         match self.commits {
             _ if node < self.history.len() => Some(node),
