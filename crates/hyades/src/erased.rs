@@ -176,7 +176,7 @@ pub(crate) trait AnySession: Send {
         body: &mut dyn FnMut(&Transaction<'_>) -> Verdict,
         answer: &mut Answer,
     ) -> Result<AttemptEnd, Error>;
-    /// Switches to an idle stream while the session's own is being written.
+    /// Switches to the stream that is free first while the session's own is being written.
     fn leave_busy_stream(&mut self);
     /// Runs `body` once, as of a snapshot.
     ///

@@ -382,7 +382,7 @@ impl<C: Commits<P>, P: LoggingProtocol> AnySession for EngineSession<C, P> {
     }
 
     fn leave_busy_stream(&mut self) {
-        self.choose_idle_stream();
+        self.choose_first_free_stream();
     }
 
     fn read_snapshot(

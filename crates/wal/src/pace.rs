@@ -18,6 +18,10 @@ const UNIT_BYTES: u64 = 64 << 10;
 /// Differences below this are ignored: a busy flusher collects work for as long.
 const LEAST_NS: u64 = 500_000;
 
+/// While all streams are busy, an event loop changes its stream only if syncs take longer than
+/// this: smaller batches on more streams cost processor time.
+const LONG_SYNC_NS: u64 = 1_000_000;
+
 /// A device this many times slower than the fastest is slow.
 const SLOW: u64 = 4;
 
@@ -73,6 +77,23 @@ impl Pace {
             0 => 0,
             began => now.saturating_sub(began) / self.units.load(Relaxed).max(1),
         }
+    }
+
+    /// The time until a record appended now becomes durable, behind the batch under way and with a
+    /// backlog of this many bytes; `None` before the first batch has ended. A batch that takes
+    /// longer than usual is expected to last as long again as it is late.
+    fn time_to_durable(&self, now: u64, backlog: u64) -> Option<u64> {
+        let unit = Some(self.unit_ns.load(Relaxed)).filter(|&unit| unit > 0)?;
+        let left = match self.began_ns.load(Relaxed) {
+            // The flusher begins at this moment, mostly without the record.
+            0 => unit,
+            began => {
+                let usual = unit.saturating_mul(self.units.load(Relaxed));
+                now.saturating_sub(began).abs_diff(usual)
+            }
+        };
+        let own = unit.saturating_mul(backlog.div_ceil(UNIT_BYTES).max(1));
+        Some(left.saturating_add(own))
     }
 
     /// The time of one unit, at least [`LEAST_NS`].
@@ -182,5 +203,118 @@ impl Shared {
         // Half of the current batch, the backlog behind it, and the record's own batch.
         let unit = pace.usual().max(pace.elapsed(now));
         Some((unit + unit / 2).saturating_add(unit.saturating_mul(backlog) / UNIT_BYTES))
+    }
+
+    /// The stream in which a record would become durable first: `own` if idle, else another idle
+    /// stream; without an idle stream, the stream whose sync ends first, if the device is slow and
+    /// the change gains an eighth of a sync.
+    pub(crate) fn find_first_free(&self, own: usize, now: impl FnOnce() -> u64) -> usize {
+        let n = self.streams.len();
+        let backlog = |stream: usize| self.streams[stream].backlog(&self.frontier);
+        if backlog(own) == 0 {
+            return own;
+        }
+        let others = (1..n).map(|step| (own + step) % n);
+        if let Some(idle) = others.clone().find(|&other| backlog(other) == 0) {
+            return idle;
+        }
+        let sync = self.streams[own].pace.unit_ns.load(Relaxed);
+        if sync < LONG_SYNC_NS {
+            return own;
+        }
+        let now = now();
+        let time = |stream: usize| {
+            let backlog = Some(backlog(stream)).filter(|&backlog| backlog < self.room());
+            let time = backlog.and_then(|b| self.streams[stream].pace.time_to_durable(now, b));
+            time.unwrap_or(u64::MAX)
+        };
+        let Some(best) = others.min_by_key(|&stream| time(stream)) else { return own };
+        if time(best).saturating_add(sync / 8) < time(own) { best } else { own }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::{FrameKind, IncarnationSettings, Log, LogOptions, open};
+    use hyades_platform::device::MemoryDevice;
+    use tempfile::TempDir;
+
+    const SYNC_NS: u64 = 1_200_000;
+    const NOW: u64 = 1 << 50;
+
+    /// A log whose flushers do not run, with the time of a sync of each stream; 0: unknown.
+    fn log(syncs_ns: &[u64]) -> (Log, TempDir) {
+        let dir = tempfile::tempdir_in(MemoryDevice::ROOT).unwrap();
+        let mut options = LogOptions::new(vec![dir.path().to_owned()], syncs_ns.len());
+        options.stepped = true;
+        options.device = MemoryDevice::shared();
+        let recovering = open(options).unwrap();
+        let verdict = recovering.verdict(&[]).unwrap();
+        let log = recovering.start(IncarnationSettings::default(), &verdict, 1).unwrap();
+        let measured = log.handle.shared.streams.iter().zip(syncs_ns);
+        for (stream, sync_ns) in measured.filter(|(_, sync_ns)| **sync_ns > 0) {
+            stream.pace.begin(NOW - sync_ns - 1, 1);
+            stream.pace.end(NOW - 1);
+        }
+        (log, dir)
+    }
+
+    fn fill(log: &Log, stream: usize) {
+        log.writer().unwrap().reserve(stream, 1).fill(FrameKind::Record, &b"r"[..]);
+    }
+
+    /// Begins a batch of one record.
+    fn begin(log: &Log, stream: usize, at: u64) {
+        fill(log, stream);
+        log.handle.shared.streams[stream].pace.begin(at, 1);
+    }
+
+    #[test]
+    fn a_record_goes_to_the_stream_that_is_free_first() {
+        let (log, _dir) = log(&[SYNC_NS; 4]);
+        let first_free = |own: usize, at: u64| log.handle.shared.find_first_free(own, || at);
+        assert_eq!(first_free(2, NOW), 2, "its own is idle");
+        for (stream, begun) in [(0, 0), (1, 400_000), (2, 800_000)] {
+            begin(&log, stream, NOW + begun);
+        }
+        let now = NOW + 900_000;
+        assert_eq!(first_free(0, now), 3, "one is idle");
+        begin(&log, 3, now);
+        assert_eq!((first_free(3, now), first_free(0, now)), (0, 0));
+        // A late sync may take as long again as it is late.
+        let late = NOW + 400_000 + SYNC_NS;
+        assert_eq!((first_free(0, late), first_free(3, late)), (1, 1));
+        // A flusher that begins now takes no record along.
+        log.handle.shared.streams[1].pace.end(late);
+        assert_eq!(first_free(1, late), 2);
+        // Nothing is gained by the next one, which begins a tenth of a sync earlier.
+        for (stream, begun) in [(0, 0), (1, 120_000), (2, 240_000), (3, 360_000)] {
+            let pace = &log.handle.shared.streams[stream].pace;
+            pace.began_ns.store(0, Relaxed);
+            pace.begin(late + begun, 1);
+        }
+        assert_eq!((first_free(1, late + 400_000), first_free(3, late + 400_000)), (1, 0));
+    }
+
+    #[test]
+    fn where_syncs_are_short_or_unknown_only_an_idle_stream_is_chosen() {
+        for sync_ns in [0, LONG_SYNC_NS / 2] {
+            let (log, _dir) = log(&[sync_ns; 2]);
+            let first_free = |own: usize| log.handle.shared.find_first_free(own, || NOW + 10);
+            fill(&log, 0);
+            assert_eq!((first_free(0), first_free(1)), (1, 1));
+            fill(&log, 1);
+            assert_eq!((first_free(0), first_free(1)), (0, 1));
+        }
+    }
+
+    /// One that hangs in its first sync attracts no records.
+    #[test]
+    fn a_busy_stream_without_a_measured_sync_is_not_chosen() {
+        let (log, _dir) = log(&[SYNC_NS, 0]);
+        begin(&log, 0, NOW);
+        begin(&log, 1, NOW);
+        assert_eq!(log.handle.shared.find_first_free(0, || NOW + 10), 0);
     }
 }

@@ -7,6 +7,7 @@ use crate::log::Shared;
 use crate::pace::Choice;
 use crate::stream::{FLUSHER_SLOT, Stream};
 use hyades_platform::broken;
+use hyades_platform::clock;
 use hyades_platform::event;
 use hyades_platform::sync::locked;
 use smallvec::SmallVec;
@@ -109,6 +110,12 @@ impl Writer {
                 return Choice { stream: current, is_slow: false };
             }
         }
+    }
+
+    /// The stream in which a record appended now would become durable first: `current` if idle. For
+    /// event loops, before the records of a turn.
+    pub fn first_free_stream(&self, current: usize) -> usize {
+        self.shared.find_first_free(current, clock::monotonic_ns)
     }
 
     /// Whether writers [flush](Self::flush) what they have written.

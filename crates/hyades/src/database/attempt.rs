@@ -71,8 +71,8 @@ impl Session {
         })
     }
 
-    /// Ends a turn of an event loop, before the transactions of the next one: they are logged to a
-    /// stream that is idle, if there is one while this session's own is being written. A thread
+    /// Ends a turn of an event loop, before the transactions of the next one: they are logged to the
+    /// stream that is free first, while this session's own is being written. A thread
     /// that waits for each of its transactions, or keeps many in flight, gains nothing by it.
     pub fn turn(&mut self) {
         some(&mut self.inner).leave_busy_stream();

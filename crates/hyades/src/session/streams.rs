@@ -4,7 +4,7 @@ use super::EngineSession;
 use crate::concurrency::Commits;
 use crate::logging::LoggingProtocol;
 use hyades_platform::broken;
-use hyades_wal::{Choice, Writer};
+use hyades_wal::Choice;
 
 impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
     /// Chooses the stream for what comes next: another one if the session has been at its own for
@@ -33,19 +33,16 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
         }
     }
 
-    /// Goes on to an idle stream if the session's own has a backlog: a record appended to that one
-    /// is durable only after the sync that is under way and one more.
-    pub(super) fn choose_idle_stream(&mut self) {
+    /// Goes on to the stream that is free first: a record appended to one that is being synced is
+    /// durable only after that sync and one more.
+    pub(super) fn choose_first_free_stream(&mut self) {
         let Some(writer) = &self.writer else { return };
-        let is_idle = |writer: &Writer, stream| writer.backlog(stream) == 0;
-        let streams = self.log.as_ref().map_or(0, |log| log.streams());
-        let keeps = P::PARTITIONED || self.shared.keeps_streams;
-        if keeps || is_idle(writer, self.stream) {
+        if P::PARTITIONED || self.shared.keeps_streams {
             return;
         }
-        let mut others = (1..streams).map(|step| (self.stream + step) % streams);
-        if let Some(idle) = others.find(|&other| is_idle(writer, other)) {
-            self.stream = idle;
+        let first = writer.first_free_stream(self.stream);
+        if first != self.stream {
+            self.stream = first;
             self.streak_bytes = 0;
         }
     }
