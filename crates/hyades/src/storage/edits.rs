@@ -16,7 +16,7 @@ use super::schema::MAX_ROW_BYTES;
 use super::value::Type;
 use std::ops::Range;
 
-/// A value of at least this many bytes is compared with the old value.
+/// A delta with a value of at least this many bytes is compared with the old row.
 const LONG: usize = 48;
 /// Edits are logged in place of a delta if they save at least this many bytes.
 const WORTH: usize = 16;

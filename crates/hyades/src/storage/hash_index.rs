@@ -4,8 +4,8 @@
 //! one cache line: seven tagged pointers and a link word (lock bit, frozen bit, overflow bucket). A
 //! full segment is split in two, so one growth step moves only a few thousand entries. The
 //! directory doubles when a segment needs more hash bits than the directory has. Two sparse
-//! segments are merged, and the directory is halved when it is twice as long as any segment needs.
-//! (Fagin, Nievergelt, Pippenger and Strong, "Extendible Hashing", TODS 4(3), 1979.)
+//! segments are merged, and the directory is halved when it is four times as long as any segment
+//! needs. (Fagin, Nievergelt, Pippenger and Strong, "Extendible Hashing", TODS 4(3), 1979.)
 //!
 //! Readers take no lock and check no version. An entry never moves inside a bucket chain. A split,
 //! or a merge, leaves the old segments unchanged: their chains stay locked, then frozen. A reader
@@ -54,7 +54,7 @@ const REMOVALS_PER_TRY: u32 = SEGMENT_SPARSE / 10;
 const DIRECTORY_SLACK: usize = 64;
 
 const LOCKED: usize = 1;
-/// The segment has been split: look it up in the directory again.
+/// The segment was replaced, by a split or a merge: look it up in the directory again.
 const FROZEN: usize = 2;
 const FLAGS: usize = 63;
 

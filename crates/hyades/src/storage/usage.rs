@@ -1,10 +1,11 @@
 //! The number of rows of a table, and their bytes.
 //!
-//! The writers count. A session, or a thread of a replay, has cells of its own, one for each table,
-//! and no other thread writes them; a reader adds all cells up. The change of a write is found at
-//! installation, while the writer has the row's protection: so every change is counted once, and
-//! the sums are exact when no write is under way. A row counts with the bytes of its key and with
-//! its own bytes in the record; heads of records and indexes do not count.
+//! The writers count. A session has cells of its own, one for each table, and no other thread
+//! writes these; a thread of a replay adds its sums up at its end. A reader adds all cells up. The
+//! change of a write is found at installation, while the writer has the row's protection: so every
+//! change is counted once, and the sums are exact when no write is under way. A row counts with the
+//! bytes of its key and with its own bytes in the record; heads of records and indexes do not
+//! count.
 
 use super::record::Record;
 use hyades_platform::sync::Padded;

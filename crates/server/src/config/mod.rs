@@ -421,6 +421,7 @@ impl Settings {
         Duration::from_millis(self.number("script-time-limit"))
     }
 
+    /// The number of entries of the slow log.
     pub(crate) fn slow_log_length(&self) -> usize {
         self.number("slowlog-max-len") as usize
     }

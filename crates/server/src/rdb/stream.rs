@@ -19,7 +19,7 @@ const SAME_FIELDS: i64 = 2;
 const MOST_NODE_ENTRIES: usize = 100;
 const MOST_NODE_BYTES: usize = 4096;
 
-/// Memory of a pending entry and a consumer, about.
+/// Memory of a pending entry, about.
 const PENDING_BYTES: usize = 80;
 
 /// Fields, each followed by the value.
