@@ -3,6 +3,7 @@
 
 use super::keyspace::Keyspace;
 use hyades::{Abort, Column, Row};
+use std::ops::AddAssign;
 
 const NAME: Column<[u8]> = Column::at(0);
 const BODY: Column<[u8]> = Column::at(1);
@@ -14,14 +15,47 @@ const LIBRARY: u8 = b'L';
 const FUNCTION: u8 = b'F';
 const IMPORT: u8 = b'I';
 
-/// Whether a row of the table is a library.
-pub fn is_library(row: &Row<'_>) -> bool {
-    row.get(NAME).first() == Some(&LIBRARY)
+/// Numbers of stored scripts, libraries and functions, or changes of the numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ScriptCounts {
+    /// Scripts of SCRIPT LOAD.
+    pub scripts: i64,
+    /// Bytes of the scripts' texts.
+    pub script_bytes: i64,
+    /// Libraries of FUNCTION LOAD.
+    pub libraries: i64,
+    /// Functions of the libraries.
+    pub functions: i64,
 }
 
-/// The bytes of a script's text, if a row of the table is a script.
-pub fn script_bytes(row: &Row<'_>) -> Option<usize> {
-    (row.get(NAME).first() == Some(&SCRIPT)).then(|| row.get(BODY).len())
+impl ScriptCounts {
+    /// Counts a row of the table.
+    pub fn add_row(&mut self, row: &Row<'_>) {
+        let kind = row.get(NAME).first().copied().unwrap_or_default();
+        self.add_text(kind, 1, row.get(BODY).len());
+    }
+
+    /// Counts texts of a kind with their bytes.
+    fn add_text(&mut self, kind: u8, by: i64, bytes: usize) {
+        match kind {
+            SCRIPT => {
+                self.scripts += by;
+                self.script_bytes += by * bytes as i64;
+            }
+            LIBRARY => self.libraries += by,
+            FUNCTION => self.functions += by,
+            _ => {}
+        }
+    }
+}
+
+impl AddAssign for ScriptCounts {
+    fn add_assign(&mut self, change: ScriptCounts) {
+        self.scripts += change.scripts;
+        self.script_bytes += change.script_bytes;
+        self.libraries += change.libraries;
+        self.functions += change.functions;
+    }
 }
 
 /// Names with texts.
@@ -41,10 +75,7 @@ impl Keyspace<'_> {
     /// # Errors
     /// As [`Keyspace::loaded_script`].
     pub fn load_script(&self, sha: &[u8; 20], body: &[u8]) -> Result<(), Abort> {
-        if self.put_text(SCRIPT, sha, body)? {
-            self.count_script(1, body.len());
-        }
-        Ok(())
+        self.put_text(SCRIPT, sha, body)
     }
 
     /// Removes all scripts.
@@ -52,18 +83,14 @@ impl Keyspace<'_> {
     /// # Errors
     /// As [`Keyspace::loaded_script`].
     pub fn flush_scripts(&self) -> Result<(), Abort> {
-        for body in self.remove_texts(SCRIPT)? {
-            self.count_script(-1, body);
-        }
+        self.remove_texts(SCRIPT)?;
         self.context().effects.borrow_mut().scripts_flushed = true;
         Ok(())
     }
 
-    /// Counts a stored or removed script.
-    fn count_script(&self, by: i64, bytes: usize) {
-        let (scripts, all) = &mut self.context().effects.borrow_mut().loaded_scripts;
-        *scripts += by;
-        *all += by * bytes as i64;
+    /// Counts a stored or removed text.
+    fn count_text(&self, kind: u8, by: i64, bytes: usize) {
+        self.context().effects.borrow_mut().scripts.add_text(kind, by, bytes);
     }
 
     /// The keys behind the first byte, and the texts, of all rows of a kind, in order.
@@ -81,21 +108,24 @@ impl Keyspace<'_> {
         Ok(all)
     }
 
-    /// Removes all texts of a kind. Returns the length of each.
-    fn remove_texts(&self, kind: u8) -> Result<Vec<usize>, Abort> {
-        let mut all = Vec::new();
+    /// Removes all texts of a kind.
+    fn remove_texts(&self, kind: u8) -> Result<(), Abort> {
         for (name, body) in self.texts(kind)? {
-            self.remove_text(kind, &name)?;
-            all.push(body.len());
+            self.remove_text(kind, &name, body.len())?;
         }
-        Ok(all)
+        Ok(())
     }
 
-    fn remove_text(&self, kind: u8, name: &[u8]) -> Result<bool, Abort> {
+    /// Removes a text of `bytes` bytes. Returns whether the text existed.
+    fn remove_text(&self, kind: u8, name: &[u8], bytes: usize) -> Result<bool, Abort> {
         self.context().check_copied()?;
         self.context().count_written_bytes(1 + name.len(), 0, 1);
         let key = [&[kind][..], name].concat();
-        self.transaction().delete(self.context().tables.scripts, &key[..])
+        let existed = self.transaction().delete(self.context().tables.scripts, &key[..])?;
+        if existed {
+            self.count_text(kind, -1, bytes);
+        }
+        Ok(existed)
     }
 
     fn text(&self, kind: u8, name: &[u8]) -> Result<Option<Vec<u8>>, Abort> {
@@ -107,13 +137,16 @@ impl Keyspace<'_> {
         Ok(body)
     }
 
-    /// Returns whether the text is new.
-    fn put_text(&self, kind: u8, name: &[u8], text: &[u8]) -> Result<bool, Abort> {
+    /// Stores a text, in the place of any earlier text. The text of a script never changes: the key
+    /// is a digest.
+    fn put_text(&self, kind: u8, name: &[u8], text: &[u8]) -> Result<(), Abort> {
         self.context().check_copied()?;
         let (table, key) = (self.context().tables.scripts, [&[kind][..], name].concat());
         self.context().count_written_bytes(key.len(), text.len(), 1);
-        let replaced = self.transaction().upsert(table, &[(&key[..]).into(), text.into()])?;
-        Ok(!replaced)
+        if !self.transaction().upsert(table, &[(&key[..]).into(), text.into()])? {
+            self.count_text(kind, 1, text.len());
+        }
+        Ok(())
     }
 
     /// The positions of the threads of an import, by the threads' numbers.
@@ -129,7 +162,7 @@ impl Keyspace<'_> {
     /// # Errors
     /// As [`Keyspace::loaded_script`].
     pub fn put_import_position(&self, thread: u8, position: &[u8]) -> Result<(), Abort> {
-        self.put_text(IMPORT, &[thread], position).map(drop)
+        self.put_text(IMPORT, &[thread], position)
     }
 
     /// The code of a library.
@@ -153,7 +186,7 @@ impl Keyspace<'_> {
     /// # Errors
     /// As [`Keyspace::loaded_script`].
     pub fn put_library(&self, name: &[u8], code: &[u8]) -> Result<(), Abort> {
-        self.put_text(LIBRARY, name, code).map(drop)
+        self.put_text(LIBRARY, name, code)
     }
 
     /// Removes a library with its functions. Returns whether the library existed.
@@ -162,9 +195,9 @@ impl Keyspace<'_> {
     /// As [`Keyspace::loaded_script`].
     pub fn remove_library(&self, name: &[u8]) -> Result<bool, Abort> {
         for function in self.functions()?.iter().filter(|function| function.library == name) {
-            self.remove_text(FUNCTION, &function.name.to_ascii_lowercase())?;
+            self.remove_text(FUNCTION, &function.name.to_ascii_lowercase(), 0)?;
         }
-        self.remove_text(LIBRARY, name)
+        self.remove_text(LIBRARY, name, 0)
     }
 
     /// Removes all libraries.
@@ -173,7 +206,7 @@ impl Keyspace<'_> {
     /// As [`Keyspace::loaded_script`].
     pub fn flush_libraries(&self) -> Result<(), Abort> {
         self.remove_texts(FUNCTION)?;
-        self.remove_texts(LIBRARY).map(drop)
+        self.remove_texts(LIBRARY)
     }
 
     /// A function, whatever the case of its name.
@@ -200,7 +233,7 @@ impl Keyspace<'_> {
     /// # Errors
     /// As [`Keyspace::loaded_script`].
     pub fn put_function(&self, function: &KeptFunction) -> Result<(), Abort> {
-        self.put_text(FUNCTION, &function.name.to_ascii_lowercase(), &function.write()).map(drop)
+        self.put_text(FUNCTION, &function.name.to_ascii_lowercase(), &function.write())
     }
 }
 

@@ -35,6 +35,7 @@ use crate::clients::Clients;
 use crate::clients::tracking::Changed;
 use crate::config::Settings;
 use crate::data::keyspace::Effects;
+use crate::data::scripts::ScriptCounts;
 use limits::CommandLimits;
 use live_import::LiveImport;
 use reaping::ReapQueue;
@@ -199,8 +200,8 @@ impl Shared {
         if effects.scripts_flushed {
             self.scripts.flush();
         }
-        if effects.loaded_scripts != (0, 0) {
-            self.scripts.count_loaded(effects.loaded_scripts);
+        if effects.scripts != ScriptCounts::default() {
+            self.scripts.count_stored(effects.scripts);
         }
         if effects.flushed || effects.swapped {
             self.store.timers.note_generations();

@@ -1,12 +1,13 @@
 //! Scripts sent by EVAL, for EVALSHA, and running scripts.
 
+use crate::data::scripts::ScriptCounts;
 use crate::script::{Flags, RunningScripts, Sha};
 use hyades_platform::sync::Unpoisoned;
 use std::borrow::Borrow;
 use std::collections::{HashMap, HashSet};
 use std::hash::{Hash, Hasher};
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, RwLock};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 
 /// The number of scripts of EVAL to keep: the last used scripts.
@@ -72,8 +73,8 @@ pub struct Scripts {
     known: RwLock<Known>,
     /// Counts uses.
     clock: AtomicU64,
-    /// The number of scripts kept by SCRIPT LOAD, and their bytes.
-    loaded: (AtomicI64, AtomicI64),
+    /// Counts of stored scripts, libraries and functions.
+    stored: Mutex<ScriptCounts>,
     /// Scripts that can be killed.
     pub running: RunningScripts,
     slice_ms: AtomicU64,
@@ -81,11 +82,11 @@ pub struct Scripts {
 
 impl Default for Scripts {
     fn default() -> Scripts {
-        let (known, clock, loaded, running) = Default::default();
+        let (known, clock, stored, running) = Default::default();
         Scripts {
             known,
             clock,
-            loaded,
+            stored,
             running,
             slice_ms: AtomicU64::new(SLICE.as_millis() as u64),
         }
@@ -154,21 +155,34 @@ impl Scripts {
         *self.known.write().unpoisoned() = Known::default();
     }
 
-    /// Counts scripts kept by SCRIPT LOAD, or removed by SCRIPT FLUSH: their number, and their
-    /// bytes.
-    pub fn count_loaded(&self, (scripts, bytes): (i64, i64)) {
-        self.loaded.0.fetch_add(scripts, Relaxed);
-        self.loaded.1.fetch_add(bytes, Relaxed);
+    /// Counts stored or removed scripts, libraries and functions.
+    pub fn count_stored(&self, change: ScriptCounts) {
+        *self.stored.lock().unpoisoned() += change;
     }
 
     /// The number of scripts, and their bytes. A script sent by both EVAL and SCRIPT LOAD counts
     /// twice.
     pub fn count(&self) -> (usize, usize) {
-        let known = self.known.read().unpoisoned();
-        let loaded = |count: &AtomicI64| usize::try_from(count.load(Relaxed)).unwrap_or(0);
-        let (scripts, bytes) = (loaded(&self.loaded.0), loaded(&self.loaded.1));
-        (known.scripts.len() + scripts, known.bytes + bytes)
+        let (known, stored) = (self.known.read().unpoisoned(), self.stored());
+        (known.scripts.len() + stored.0, known.bytes + stored.1)
     }
+
+    /// The numbers of libraries and of functions.
+    pub fn count_libraries(&self) -> (usize, usize) {
+        let stored = *self.stored.lock().unpoisoned();
+        (as_count(stored.libraries), as_count(stored.functions))
+    }
+
+    /// The number of stored scripts, and their bytes.
+    fn stored(&self) -> (usize, usize) {
+        let stored = *self.stored.lock().unpoisoned();
+        (as_count(stored.scripts), as_count(stored.script_bytes))
+    }
+}
+
+/// A count, which may be below zero while changes of other threads are not counted yet.
+fn as_count(count: i64) -> usize {
+    usize::try_from(count).unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -200,8 +214,10 @@ mod tests {
         let known = scripts.known.read().unwrap();
         assert_eq!((known.scripts.len(), known.by_text.len()), (1, 1));
         drop(known);
-        scripts.count_loaded((2, 30));
+        let stored = ScriptCounts { scripts: 2, script_bytes: 30, libraries: 1, functions: 3 };
+        scripts.count_stored(stored);
         scripts.flush();
         assert_eq!(scripts.count(), (2, 30));
+        assert_eq!(scripts.count_libraries(), (1, 3));
     }
 }

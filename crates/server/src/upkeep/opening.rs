@@ -7,7 +7,7 @@ use crate::data::databases;
 use crate::data::expiries::{Expiries, Expiry};
 use crate::data::head::Head;
 use crate::data::primary::{ImportStage, PrimaryPosition};
-use crate::data::scripts::{is_library, script_bytes};
+use crate::data::scripts::ScriptCounts;
 use crate::state::{Opened, Opening, Shared};
 use hyades::{Column, Columns, Database, Error};
 use hyades_platform::sync::Unpoisoned;
@@ -115,10 +115,7 @@ fn resume_import(
             let live =
                 database.transact(|tx| Ok(databases::live(tx, tables, MOST_DATABASES)?.0))?;
             let keys = shared.store.counts.of_all(&live);
-            let mut libraries = 0;
-            database.open_snapshot().for_each(tables.scripts, Columns::of(&[0]), |row| {
-                libraries += u64::from(is_library(row));
-            })?;
+            let (libraries, _) = shared.scripts.count_libraries();
             if keys > 0 || libraries > 0 {
                 return Err(Error::Mismatch(format!(
                     "replicaof asks for an import from {asked}, which begins with an empty \
@@ -190,13 +187,9 @@ pub(crate) fn count_keys(
         }
     })?;
     shared.store.timers.add(&expiries);
-    let mut loaded = (0, 0);
-    snapshot.for_each(tables.scripts, Columns::of(&[0, 1]), |row| {
-        if let Some(bytes) = script_bytes(row) {
-            loaded = (loaded.0 + 1, loaded.1 + bytes as i64);
-        }
-    })?;
-    shared.scripts.count_loaded(loaded);
+    let mut stored = ScriptCounts::default();
+    snapshot.for_each(tables.scripts, Columns::of(&[0, 1]), |row| stored.add_row(row))?;
+    shared.scripts.count_stored(stored);
     match unknown {
         None => Ok(counted),
         Some(word) => Err(Error::Mismatch(format!(

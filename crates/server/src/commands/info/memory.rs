@@ -55,6 +55,9 @@ pub(super) fn memory(shared: &Shared, out: &mut String) {
     line(out, "number_of_cached_scripts", count);
     line(out, "used_memory_scripts_eval", bytes);
     line(out, "used_memory_scripts", bytes);
+    let (libraries, functions) = shared.scripts.count_libraries();
+    line(out, "number_of_functions", functions);
+    line(out, "number_of_libraries", libraries);
     absent(out);
 }
 
@@ -72,7 +75,7 @@ fn allocator(shared: &Shared, resident: u64, out: &mut String) {
     line(out, "allocator_rss_bytes", 0);
 }
 
-/// Parts without memory of their own, or missing parts: interpreters, functions, replicas, a
+/// Parts without memory of their own, or missing parts: interpreters, replicas, a
 /// cluster, defragmentation.
 fn absent(out: &mut String) {
     for name in [
@@ -81,8 +84,6 @@ fn absent(out: &mut String) {
         "used_memory_vm_functions",
         "used_memory_vm_total",
         "used_memory_functions",
-        "number_of_functions",
-        "number_of_libraries",
         "mem_clients_slaves",
         "mem_cluster_links",
         "mem_replication_backlog",

@@ -4,6 +4,7 @@ use super::{Fills, Wait, WatchedKey, WrittenKey};
 use crate::data::counts::CountChange;
 use crate::data::expiries::{Expiries, Expiry, needs_timer};
 use crate::data::head::Head;
+use crate::data::scripts::ScriptCounts;
 use smallvec::SmallVec;
 
 /// The effects of a transaction beside its rows, applied after its commit.
@@ -49,8 +50,8 @@ pub struct Effects {
     pub wait: Option<Wait>,
     /// SCRIPT FLUSH was run.
     pub scripts_flushed: bool,
-    /// Scripts added by SCRIPT LOAD, less scripts removed by SCRIPT FLUSH; and their bytes.
-    pub loaded_scripts: (i64, i64),
+    /// Changes of the numbers of stored scripts, libraries and functions.
+    pub scripts: ScriptCounts,
     /// Keys written by the command, for keyspace events.
     pub written_keys: Vec<WrittenKey>,
 }
