@@ -20,8 +20,8 @@ use crate::data::keyspace::Keyspace;
 use crate::data::primary::{ImportStage, PrimaryPosition, clear, fence};
 use crate::resp::reply::Reply;
 use crate::state::{Opened, Shared};
-use crate::transact::{failure, patiently};
-use hyades::{Column, Columns, SessionOrder};
+use crate::transact::{durably, failure};
+use hyades::{Column, Columns};
 
 const GENERATION: Column<u64> = Column::at(0);
 
@@ -56,9 +56,8 @@ pub fn replicaof(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -
 
 /// The number of keys of all databases, without those that were flushed and are not removed yet.
 fn count(shared: &Shared) -> Result<i64, String> {
-    let (live, ..) = patiently(shared, &mut SessionOrder::default(), |tx, context| {
-        Ok(databases::live(tx, context.tables, MOST_DATABASES)?.0)
-    })?;
+    let live =
+        durably(shared, |tx, context| Ok(databases::live(tx, context.tables, MOST_DATABASES)?.0))?;
     Ok(shared.store.counts.of_all(&live))
 }
 
@@ -91,7 +90,7 @@ fn begin(shared: &Shared, address: PrimaryAddress) -> Result<(), String> {
         if !import.leave(&shared.stop_signal) {
             return Err("ERR the server stops".to_string());
         }
-        let stored = stored(shared)?;
+        let stored = durably(shared, PrimaryPosition::read)?;
         let new = PrimaryPosition::new(address.clone());
         PrimaryPosition { address: address.clone(), ..stored.unwrap_or(new) }
     } else {
@@ -127,7 +126,7 @@ fn cut_over(shared: &Shared) -> Result<(), String> {
     if !import.leave(&shared.stop_signal) {
         return Err("ERR the server stops".to_string());
     }
-    match stored(shared)? {
+    match durably(shared, PrimaryPosition::read)? {
         Some(position) if position.stage == ImportStage::Loading => {
             remove_part(shared, position)?;
         }
@@ -144,19 +143,9 @@ fn cut_over(shared: &Shared) -> Result<(), String> {
     Ok(())
 }
 
-fn stored(shared: &Shared) -> Result<Option<PrimaryPosition>, String> {
-    let (stored, ..) = patiently(shared, &mut SessionOrder::default(), |tx, context| {
-        Ok(PrimaryPosition::stored(tx, context.tables)?)
-    })?;
-    Ok(stored)
-}
-
 /// Writes the row, to disk.
 fn keep(shared: &Shared, position: &PrimaryPosition) -> Result<(), String> {
-    let (.., ticket) = patiently(shared, &mut SessionOrder::default(), |tx, context| {
-        Ok(position.keep(tx, context.tables)?)
-    })?;
-    ticket.wait().map_err(|error| failure(shared, error))
+    durably(shared, |tx, context| Ok(position.keep(tx, context.tables)?))
 }
 
 /// Removes values that are no whole. The row stays: a restart with the same setting does not begin
@@ -164,21 +153,19 @@ fn keep(shared: &Shared, position: &PrimaryPosition) -> Result<(), String> {
 fn remove_part(shared: &Shared, position: PrimaryPosition) -> Result<(), String> {
     let id = String::new();
     let over = PrimaryPosition { stage: ImportStage::Over, id, offset: 0, ..position };
-    let (.., ticket) = patiently(shared, &mut SessionOrder::default(), |tx, context| {
+    durably(shared, |tx, context| {
         clear(&Keyspace::open(*tx, context, 0)?)?;
         Ok(over.keep(tx, context.tables)?)
-    })?;
-    ticket.wait().map_err(|error| failure(shared, error))
+    })
 }
 
 /// Whether there is nothing, once no client writes any more.
 fn check_empty(shared: &Shared) -> Result<(), String> {
     let databases = shared.settings.databases();
-    let (libraries, _, ticket) = patiently(shared, &mut SessionOrder::default(), |tx, context| {
+    let libraries = durably(shared, |tx, context| {
         fence(tx, context.tables, databases)?;
         Ok(Keyspace::open(*tx, context, 0)?.libraries()?.len())
     })?;
-    ticket.wait().map_err(|error| failure(shared, error))?;
     if libraries > 0 {
         return Err(not_empty(&format!("{libraries} libraries of functions")));
     }

@@ -74,6 +74,12 @@ impl Expiries {
         self.count = count;
     }
 
+    /// Removes the first ones, `count` of them, which take `bytes`.
+    pub fn drop_first(&mut self, bytes: usize, count: usize) {
+        self.bytes.drain(..bytes);
+        self.count -= count;
+    }
+
     /// Adds all of another one.
     pub fn append(&mut self, other: &Expiries) {
         self.bytes.extend_from_slice(&other.bytes);

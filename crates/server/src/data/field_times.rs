@@ -120,8 +120,8 @@ impl<'t> TimedRuns<'t> {
         }
     }
 
-    /// Whether the time of each field has come. Fields are counted only if the last time has come
-    /// and the fields were not removed yet.
+    /// Whether the time of each field has come. Fields are counted only if the last time has come,
+    /// the fields were not removed yet, and those of the first block have expired.
     fn is_over(&self, now_ms: i64) -> Result<bool, Abort> {
         let mut last = None;
         self.due.descend_from(None, |(member, _)| {
@@ -129,7 +129,15 @@ impl<'t> TimedRuns<'t> {
             false
         })?;
         let Some(last) = last else { return Ok(false) };
-        Ok(due_field(last)?.0 <= now_ms && self.fields.count()? == self.due.count()?)
+        if due_field(last)?.0 > now_ms {
+            return Ok(false);
+        }
+        for (_, value) in self.fields.scan_from(0, 1)?.0 {
+            if !has_come(unpack(value)?.1, now_ms) {
+                return Ok(false);
+            }
+        }
+        Ok(self.fields.count()? == self.due.count()?)
     }
 }
 

@@ -4,8 +4,8 @@
 
 use super::Tables;
 use super::databases;
-use super::keyspace::Keyspace;
-use crate::config::PrimaryAddress;
+use super::keyspace::{Context, Keyspace, Stop};
+use crate::config::{MOST_DATABASES, PrimaryAddress};
 use hyades::{Abort, Column, Transaction};
 
 /// The key of the row.
@@ -83,6 +83,14 @@ impl PrimaryPosition {
         row.map(|row| PrimaryPosition::from_row(row.get(BODY)).ok_or(Abort::Conflict)).transpose()
     }
 
+    /// The same, of a transaction of commands.
+    ///
+    /// # Errors
+    /// A conflict.
+    pub fn read(tx: &Transaction<'_>, context: Context<'_>) -> Result<Option<Self>, Stop> {
+        Ok(PrimaryPosition::stored(tx, context.tables)?)
+    }
+
     /// Writes the row.
     ///
     /// # Errors
@@ -92,12 +100,12 @@ impl PrimaryPosition {
     }
 }
 
-/// Removes all keys and libraries.
+/// Removes all keys and libraries, of databases as well that this server has no more.
 ///
 /// # Errors
 /// Those of a write.
 pub fn clear(space: &Keyspace<'_>) -> Result<(), Abort> {
-    space.flush(0..space.context().databases)?;
+    space.flush(0..MOST_DATABASES)?;
     space.flush_libraries()
 }
 

@@ -19,10 +19,10 @@ use crate::data::keyspace::Keyspace;
 use crate::rdb::file::FileReader;
 use crate::resp::request::Limits;
 use crate::state::{Opened, Shared};
-use crate::transact::patiently;
+use crate::transact::durably;
 use crate::upkeep::opening;
 use commands::FileCommands;
-use hyades::{Column, SessionOrder};
+use hyades::Column;
 use hyades_platform::sync::Unpoisoned;
 use loading::Loading;
 use position::{OVER, Position, values_of};
@@ -153,9 +153,8 @@ impl Import<'_> {
 
 /// Reads the positions of an import in the database, or sees that the database is empty.
 fn begun(shared: &Arc<Shared>, source: &ImportSource) -> Result<Vec<Position>, String> {
-    let (positions, ..) = patiently(shared, &mut SessionOrder::default(), |tx, context| {
-        Ok(Position::all(&Keyspace::open(*tx, context, 0)?)?)
-    })?;
+    let positions =
+        durably(shared, |tx, context| Ok(Position::all(&Keyspace::open(*tx, context, 0)?)?))?;
     let dir = shared.settings.dir();
     let dir = dir.display();
     if let Some(primary) = shared.live_import.primary() {
@@ -237,13 +236,12 @@ pub fn import(
 impl Import<'_> {
     /// Keeps the positions of the first threads, on disk.
     fn keep_positions(&self, positions: &[Position]) -> Result<(), String> {
-        let (.., ticket) = patiently(self.shared, &mut SessionOrder::default(), |tx, context| {
+        durably(self.shared, |tx, context| {
             let space = Keyspace::open(*tx, context, 0)?;
             for (thread, position) in positions.iter().enumerate() {
                 position.keep(&space, thread as u8)?;
             }
             Ok(())
-        })?;
-        ticket.wait().map(drop).map_err(|error| error.to_string())
+        })
     }
 }

@@ -7,6 +7,8 @@ use crate::commands::Caller;
 use crate::export::export;
 use crate::rdb::{self, FileWriter, FormatVersion};
 use crate::resp::reply::Reply;
+use crate::transact::patiently;
+use hyades::SessionOrder;
 use std::path::PathBuf;
 use std::task::Waker;
 use tempfile::TempDir;

@@ -11,8 +11,7 @@ use crate::import::loading_threads;
 use crate::import::runner::Runner;
 use crate::rdb::file::FileReader;
 use crate::state::Shared;
-use crate::transact::{failure, patiently};
-use hyades::SessionOrder;
+use crate::transact::durably;
 use hyades_platform::sync::Unpoisoned;
 use std::io::Read;
 use std::sync::atomic::Ordering::Relaxed;
@@ -29,11 +28,10 @@ fn begin(shared: &Shared, before: &PrimaryPosition) -> Result<PrimaryPosition, S
     }
     shared.live_import.set_stage(ImportStage::Loading);
     let position = PrimaryPosition::new(before.address.clone());
-    let (.., ticket) = patiently(shared, &mut SessionOrder::default(), |tx, context| {
+    durably(shared, |tx, context| {
         clear(&Keyspace::open(*tx, context, 0)?)?;
         Ok(position.keep(tx, context.tables)?)
     })?;
-    ticket.wait().map_err(|error| failure(shared, error))?;
     shared.wiring.tracking.tell(Changed::All, 0);
     Ok(position)
 }
@@ -94,10 +92,7 @@ pub fn load(
         ));
     }
     let position = PrimaryPosition { stage, id, offset, database, ..position };
-    let (.., ticket) = patiently(shared, &mut SessionOrder::default(), |tx, context| {
-        Ok(position.keep(tx, context.tables)?)
-    })?;
-    ticket.wait().map_err(|error| failure(shared, error))?;
+    durably(shared, |tx, context| Ok(position.keep(tx, context.tables)?))?;
     import.set_stage(ImportStage::Following);
     Ok(position)
 }

@@ -17,9 +17,8 @@ use crate::config::PrimaryAddress;
 use crate::data::primary::{ImportStage, PrimaryPosition};
 use crate::state::Shared;
 use crate::state::live_import::LinkState;
-use crate::transact::patiently;
+use crate::transact::durably;
 use handshake::SyncReply;
-use hyades::SessionOrder;
 use link::Link;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -74,7 +73,7 @@ fn follow(
     let mut was_connected = false;
     let mut attempt = || {
         import.set_link(LinkState::Connecting);
-        let stored = stored(shared)?;
+        let stored = durably(shared, PrimaryPosition::read)?;
         if stored.as_ref().is_some_and(|stored| stored.stage == ImportStage::Over) {
             return Err("the import is over".to_string());
         }
@@ -110,11 +109,4 @@ fn follow(
         stream::follow(shared, &mut link, position, is_new)
     };
     (attempt(), was_connected)
-}
-
-fn stored(shared: &Shared) -> Result<Option<PrimaryPosition>, String> {
-    let (stored, ..) = patiently(shared, &mut SessionOrder::default(), |tx, context| {
-        Ok(PrimaryPosition::stored(tx, context.tables)?)
-    })?;
-    Ok(stored)
 }

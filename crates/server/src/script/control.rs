@@ -101,6 +101,8 @@ pub struct Control {
     running: RefCell<Option<Arc<Running>>>,
     /// The version of the protocol that the script has asked for.
     pub protocol: Cell<i64>,
+    /// What `math.random` draws from. `math.randomseed` holds to the end of the script.
+    pub random: RefCell<fastrand::Rng>,
 }
 
 impl Control {
@@ -108,6 +110,7 @@ impl Control {
     pub fn begin(&self, limits: &ScriptLimits) {
         self.halt.set(None);
         self.protocol.set(2);
+        *self.random.borrow_mut() = fastrand::Rng::new();
         self.ends.set(Some((Instant::now() + limits.time, limits.halt)));
         (*self.running.borrow_mut()).clone_from(&limits.running);
     }

@@ -57,17 +57,24 @@ struct Interpreter {
     compiled: HashMap<Sha, Function>,
     /// The functions of libraries, by their names in lower case.
     libraries: HashMap<Sha, HashMap<Vec<u8>, Function>>,
+    /// A run did not come to the end of the prelude, which puts globals back: no other script may
+    /// use this interpreter.
+    is_unsound: bool,
 }
 
 thread_local! {
     static INTERPRETER: RefCell<Option<Interpreter>> = const { RefCell::new(None) };
 }
 
-/// Calls with the interpreter of this thread. One whose script panics is dropped.
+/// Calls with the interpreter of this thread. One whose script panics is dropped, and so is one
+/// that does not come to the end of its prelude.
 fn with_interpreter<T>(work: impl FnOnce(&mut Interpreter) -> T) -> T {
     let kept = INTERPRETER.with_borrow_mut(Option::take);
     let mut interpreter = kept.unwrap_or_else(Interpreter::new);
     let done = work(&mut interpreter);
+    if interpreter.is_unsound {
+        return done;
+    }
     if interpreter.lua.used_memory() > MOST_KEPT_MEMORY {
         let _ = interpreter.lua.gc_collect();
     }
@@ -145,8 +152,19 @@ impl Interpreter {
             false => Err(reply_error(HALTED)),
         })?;
         lua.set_memory_limit(MOST_MEMORY)?;
-        let (compiled, libraries) = Default::default();
-        Ok(Interpreter { lua, control, json, current, compile, run, load, compiled, libraries })
+        let (compiled, libraries, is_unsound) = Default::default();
+        Ok(Interpreter {
+            lua,
+            control,
+            json,
+            current,
+            compile,
+            run,
+            load,
+            compiled,
+            libraries,
+            is_unsound,
+        })
     }
 
     /// Compiles a text of this name; the error is what is wrong with it.
@@ -217,6 +235,7 @@ impl Interpreter {
             .map_err(|text| failed(format!("ERR Error compiling function: {text}")))?;
         self.control.begin(limits);
         let done = self.load.call::<(bool, Value)>(function);
+        self.is_unsound |= done.is_err();
         self.json.reset();
         if let Some(halt) = self.control.end() {
             self.lua.gc_restart();
@@ -260,6 +279,7 @@ impl Interpreter {
     ) -> Result<(), ScriptEnd> {
         self.control.begin(limits);
         let done = self.call(function, words, host);
+        self.is_unsound |= done.is_err();
         self.json.reset();
         let position = reply.position();
         let written = done.as_ref().ok().filter(|returned| returned.is_done).map(|returned| {

@@ -81,13 +81,14 @@ pub fn table(
     natives.raw_set("check_function", lua.create_function(check_function)?)?;
     natives.raw_set("sha1hex", lua.create_function(sha1hex)?)?;
     natives.raw_set("place", lua.create_function(place)?)?;
-    let random = Rc::new(RefCell::new(fastrand::Rng::new()));
-    let seeded = random.clone();
-    natives.raw_set("random", lua.create_function(move |_, ()| Ok(random.borrow_mut().f64()))?)?;
+    let drawn = control.clone();
+    let random = move |_: &Lua, ()| Ok(drawn.random.borrow_mut().f64());
+    natives.raw_set("random", lua.create_function(random)?)?;
+    let seeded = control.clone();
     natives.raw_set(
         "randomseed",
         lua.create_function(move |_, seed: f64| {
-            *seeded.borrow_mut() = fastrand::Rng::with_seed(seed as i64 as u64);
+            *seeded.random.borrow_mut() = fastrand::Rng::with_seed(seed as i64 as u64);
             Ok(())
         })?,
     )?;

@@ -127,6 +127,20 @@ pub fn patiently<T>(
     }
 }
 
+/// Runs a transaction as [`patiently`], for no client, and returns once all that it has read and
+/// written is on disk.
+///
+/// # Errors
+/// What the operator is told.
+pub fn durably<T>(
+    shared: &Shared,
+    body: impl Fn(&Transaction<'_>, Context<'_>) -> Result<T, Stop>,
+) -> Result<T, String> {
+    let (value, _, ticket) = patiently(shared, &mut SessionOrder::default(), body)?;
+    ticket.wait().map_err(|error| failure(shared, error))?;
+    Ok(value)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

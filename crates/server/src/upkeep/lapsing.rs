@@ -56,36 +56,43 @@ fn lapse_in(
         lapsed.next = Some(context.now_ms);
         return Ok(lapsed);
     }
-    loop {
-        lapsed.has_more |= context.effects.borrow().copied >= MOST_COPIED;
-        if lapsed.has_more {
+    let has_copied_enough = || context.effects.borrow().copied >= MOST_COPIED;
+    if has_copied_enough() {
+        lapsed.has_more = true;
+        return Ok(lapsed);
+    }
+    let entry = space.find(key)?;
+    let Some((head, value)) = entry.value()? else {
+        lapsed.is_over = entry.is_stored();
+        lapsed.fields += space.stored_fields(key)?;
+        entry.remove()?;
+        return Ok(lapsed);
+    };
+    let hash = match value {
+        Value::TimedHash(hash) => hash,
+        Value::String(_)
+        | Value::List(_)
+        | Value::Set(_)
+        | Value::Hash(_)
+        | Value::SortedSet(_)
+        | Value::Stream(_) => {
+            lapsed.next = head.expires();
             return Ok(lapsed);
         }
-        let entry = space.find(key)?;
-        let Some((head, value)) = entry.value()? else {
-            lapsed.is_over = entry.is_stored();
-            lapsed.fields += space.stored_fields(key)?;
-            entry.remove()?;
-            return Ok(lapsed);
-        };
-        let (fields, has_more) = match value {
-            Value::TimedHash(hash) => hash.remove_lapsed(STEP)?,
-            Value::String(_)
-            | Value::List(_)
-            | Value::Set(_)
-            | Value::Hash(_)
-            | Value::SortedSet(_)
-            | Value::Stream(_) => {
-                lapsed.next = head.expires();
-                return Ok(lapsed);
-            }
-        };
+    };
+    // A field stays that has not expired: the key was found.
+    loop {
+        let (fields, has_more) = hash.remove_lapsed(STEP)?;
         lapsed.fields += fields;
+        if has_more && !has_copied_enough() {
+            continue;
+        }
+        lapsed.has_more = has_more;
         if !has_more {
             let head = space.find_head(key)?.head().ok_or(Abort::Conflict)?;
             let place = (generation, key);
             lapsed.next = field_times::next_of_row(tx, context.tables, place, head)?;
-            return Ok(lapsed);
         }
+        return Ok(lapsed);
     }
 }

@@ -35,6 +35,25 @@ struct Due {
     timers: Expiries,
     next: usize,
     left: usize,
+    /// The time of the first of them when they became due.
+    since_ms: Option<i64>,
+}
+
+impl Due {
+    /// Continues behind `looked_up` timers of `bytes` bytes. The timers `again` are looked up after
+    /// all others.
+    fn go_on(&mut self, bytes: usize, looked_up: usize, again: &Expiries) {
+        self.next += bytes;
+        self.left = self.left - looked_up + again.len();
+        self.timers.append(again);
+        if self.left == 0 {
+            *self = Due::default();
+        } else if self.next > self.timers.byte_len() / 2 {
+            // Each byte is moved at most once for one that is dropped.
+            self.timers.drop_first(self.next, self.timers.len() - self.left);
+            self.next = 0;
+        }
+    }
 }
 
 /// What the thread has.
@@ -147,7 +166,8 @@ impl Turner {
     pub(super) fn next_due(&mut self, now: i64) -> bool {
         while self.due.left == 0 {
             let Some(timers) = self.wheel.turn(now) else { return false };
-            self.due = Due { left: timers.len(), timers, next: 0 };
+            let since_ms = timers.first_at_ms();
+            self.due = Due { left: timers.len(), timers, next: 0, since_ms };
         }
         true
     }
@@ -155,7 +175,7 @@ impl Turner {
     /// Removes keys for a turn, and pauses.
     fn remove_some(&mut self, shared: &Shared, opened: &Opened, now: i64) -> Result<(), Error> {
         let began = Instant::now();
-        let late_ms = now - self.due.timers.first_at_ms().unwrap_or(now);
+        let late_ms = now - self.due.since_ms.unwrap_or(now);
         let is_late = late_ms >= LATE_MS || shared.is_out_of_memory();
         let turn = if is_late { LATE_TURN } else { TURN };
         let mut told = Vec::new();
@@ -190,13 +210,7 @@ impl Turner {
         let looked_up = batch.len();
         drop(batch);
         // Kept until here: what fails is looked up again.
-        self.due.next += next;
-        self.due.left -= looked_up;
-        self.due.timers.append(&removed.again);
-        self.due.left += removed.again.len();
-        if self.due.left == 0 {
-            self.due = Due::default();
-        }
+        self.due.go_on(next, looked_up, &removed.again);
         removed.later.iter().for_each(|timer| self.wheel.add(timer));
         told.extend(removed.told);
         Ok(())
@@ -260,8 +274,7 @@ impl Turner {
         let bytes = due.timers.bytes() + wheel.bytes() + held_bytes;
         numbers.bytes.store(bytes as u64, Relaxed);
         numbers.due.store(due.left as u64 + wheel.due(shared.clock.now_ms()) as u64, Relaxed);
-        let first = due.timers.from(due.next).next().filter(|_| due.left > 0);
-        let late_ms = first.map_or(0, |expiry| (shared.clock.now_ms() - expiry.at_ms).max(0));
+        let late_ms = due.since_ms.map_or(0, |since| (shared.clock.now_ms() - since).max(0));
         numbers.late_ms.store(late_ms as u64, Relaxed);
         numbers.sweeps.store(self.sweep.ended(), Relaxed);
         let used = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);

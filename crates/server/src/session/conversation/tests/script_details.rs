@@ -49,11 +49,61 @@ fn a_set_that_a_script_sorts_by_a_constant_is_sorted() {
     );
 }
 
+/// A number in INFO memory.
+fn number_of(house: &mut House, client: &mut Conversation, what: &str) -> u64 {
+    let told = house.say(client, b"INFO memory\r\n");
+    let number = told.split(&format!("number_of_{what}:")).nth(1).unwrap();
+    number.split_whitespace().next().unwrap().parse().unwrap()
+}
+
 /// The number of scripts in INFO.
 fn cached_scripts(house: &mut House, client: &mut Conversation) -> u64 {
-    let told = house.say(client, b"INFO memory\r\n");
-    let number = told.split("number_of_cached_scripts:").nth(1).unwrap();
-    number.split_whitespace().next().unwrap().parse().unwrap()
+    number_of(house, client, "cached_scripts")
+}
+
+#[test]
+fn libraries_and_functions_are_counted() {
+    let mut house = House::new(false);
+    let mut client = house.client();
+    let mut counts = |house: &mut House, line: &[&str]| {
+        house.say(&mut client, &request(line));
+        ["libraries", "functions"].map(|what| number_of(house, &mut client, what))
+    };
+    let library = |name: &str, functions: usize| {
+        let register = |n| format!("redis.register_function('{name}{n}', function() end)\n");
+        format!("#!lua name={name}\n{}", (0..functions).map(register).collect::<String>())
+    };
+    let (small, large) = (library("small", 1), library("large", 3));
+    assert_eq!(counts(&mut house, &["FUNCTION", "LOAD", &small]), [1, 1]);
+    assert_eq!(counts(&mut house, &["FUNCTION", "LOAD", &large]), [2, 4]);
+    let fewer = library("large", 2);
+    assert_eq!(counts(&mut house, &["FUNCTION", "LOAD", "REPLACE", &fewer]), [2, 3]);
+    assert_eq!(counts(&mut house, &["FUNCTION", "DELETE", "small"]), [1, 2]);
+    let mut house = super::large::reopened(house);
+    let opened = house.shared.store.opened.get().unwrap();
+    crate::upkeep::opening::count_keys(&house.shared, &opened.database, opened.tables).unwrap();
+    let mut client = house.client();
+    let both = ["libraries", "functions"].map(|what| number_of(&mut house, &mut client, what));
+    assert_eq!(both, [1, 2]);
+    house.say(&mut client, b"FUNCTION FLUSH\r\n");
+    assert_eq!(number_of(&mut house, &mut client, "functions"), 0);
+}
+
+/// A seed holds to the end of a script: no later one can know what is drawn.
+#[test]
+fn a_seed_of_random_numbers_ends_with_its_script() {
+    let mut house = House::new(false);
+    let mut client = house.client();
+    let mut draw = |script: &str| house.say(&mut client, &request(&["EVAL", script, "0"]));
+    let seeded = "math.randomseed(7) return tostring(math.random())";
+    assert_eq!(draw(seeded), draw(seeded));
+    let drawn = draw("return tostring(math.random())");
+    draw(seeded);
+    assert_ne!(drawn, draw("return tostring(math.random())"));
+    let behind = "math.randomseed(7) math.random() return tostring(math.random())";
+    let known = draw(behind);
+    draw(seeded);
+    assert_ne!(known, draw("return tostring(math.random())"));
 }
 
 #[test]
