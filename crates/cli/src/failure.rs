@@ -21,6 +21,14 @@ impl Failure {
     }
 }
 
+/// Returns a failure of wrong usage with this sentence.
+///
+/// # Errors
+/// Always.
+pub fn usage<T>(text: impl Into<String>) -> Result<T, Failure> {
+    Err(Failure::Usage(text.into()))
+}
+
 impl From<hyades::Error> for Failure {
     fn from(error: hyades::Error) -> Self {
         match error {

@@ -1,11 +1,10 @@
 //! Options of the papers' experiments: how the log is flushed and compressed, which devices it is
 //! on, and how it is replayed.
 
-use super::options::usage;
 use crate::device::DeviceChoice;
 use clap::Args;
 use hyades::{LogSettings, Replay};
-use hyades_cli::failure::Failure;
+use hyades_cli::failure::{Failure, usage};
 use hyades_cli::place::DeviceKind;
 use hyades_cli::units;
 use hyades_cli::words;

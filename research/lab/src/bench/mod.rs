@@ -7,7 +7,9 @@ pub mod deuteronomy;
 mod driver;
 pub mod help;
 pub mod knobs;
+mod measured;
 pub mod options;
+mod outcome;
 mod posting;
 pub mod report;
 pub mod scanners;
@@ -20,11 +22,10 @@ pub mod tatp;
 mod timeline;
 pub mod vectors;
 pub mod voter;
+pub mod workload;
 pub mod ycsb;
 
-use busy::BusyProcessors;
-use choices::{Engine, Protocol};
-use driver::Measured;
+use choices::Protocol;
 use hyades::{Database, RecordKind};
 use hyades_cli::children;
 use hyades_cli::failure::Failure;
@@ -37,25 +38,11 @@ use hyades_workloads::{
     Workload, bank::Bank, populate, smallbank::SmallBank, tatp::Tatp, tpcc::Tpcc, voter::Voter,
     ycsb::Ycsb,
 };
-use options::{Bench, Workload as Choice};
-use report::{Checkpoints, Latency, Load, Posted, Reading, Recovery, Report};
-use serde::{Deserialize, Serialize};
+use options::Bench;
+use outcome::{Ran, Recovered, report_of};
+use report::{Checkpoints, Load, Reading, Recovery};
 use settings::Settings;
-
-/// The result of a run, and what the recovery is compared with.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Ran {
-    report: Report,
-    digest: u64,
-}
-
-/// The result of a recovery.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Recovered {
-    recovery: Recovery,
-    digest: u64,
-    consistent: Option<bool>,
-}
+use workload::Workload as Choice;
 
 /// Runs `hyades-lab bench`. True if all checks hold.
 ///
@@ -291,65 +278,4 @@ fn check<W: Workload>(workload: &W, database: &Database) -> Result<Option<bool>,
         eprintln!("  {violation}");
     }
     Ok(violations.map(|violations| violations.is_empty()))
-}
-
-fn report_of(settings: &Settings, measured: &Measured, load: Load) -> Report {
-    let logged = settings.protocol != Protocol::None;
-    let some = measured.acknowledged > 0;
-    let quantile = |q| some.then(|| measured.latency.value_at_quantile(q) as f64 / 1e3);
-    let longest = measured.latency_max_ns as f64 / 1e3;
-    let latency_us = Latency {
-        // The histogram rounds up within its precision.
-        p50: quantile(0.5).map(|us| us.min(longest)),
-        p99: quantile(0.99).map(|us| us.min(longest)),
-        max: some.then_some(longest),
-    };
-    let scanned = measured.scanned.map(|scanned| scanned.report(measured.seconds));
-    let (scans, versions) = scanned.unzip();
-    Report {
-        workload: settings.workload.name().to_string(),
-        protocol: settings.protocol,
-        record: logged.then_some(settings.record),
-        concurrency: settings.concurrency,
-        isolation: settings.isolation,
-        engine: Engine::Memory,
-        dc: None,
-        budget_bytes: None,
-        workers: settings.workers,
-        posted: settings
-            .posting
-            .posts()
-            .then_some(Posted { limit: settings.posting.posted_calls, refused: measured.refused }),
-        partitions: settings.posting.partitions_under(settings.concurrency),
-        sites: settings.posting.site_threads(),
-        can_lose: settings.can_lose(),
-        streams: settings.streams,
-        device: logged.then(|| settings.device.clone()),
-        in_flight: settings.in_flight,
-        seconds: measured.seconds,
-        acknowledged: measured.acknowledged,
-        acknowledged_per_s: measured.acknowledged as f64 / measured.seconds,
-        rollbacks: measured.rollbacks,
-        aborts: measured.conflicts,
-        log_bytes: measured.log_bytes,
-        device_bytes: measured.device_bytes,
-        log_bytes_per_transaction: some
-            .then(|| measured.log_bytes as f64 / measured.acknowledged as f64),
-        latency_us,
-        worker_cpu_us: measured
-            .worker_cpu_ns
-            .filter(|_| some)
-            .map(|ns| ns as f64 / 1e3 / measured.acknowledged as f64),
-        busy_processors: measured
-            .busy_ns
-            .map(|(workers, all)| BusyProcessors::new(workers, all, measured.seconds)),
-        checkpoints: None,
-        scans,
-        versions,
-        cache: None,
-        observed: None,
-        load,
-        recovery: Recovery::default(),
-        consistent: None,
-    }
 }

@@ -1,10 +1,9 @@
 //! Posted calls: the options, and the calls of a worker that have not run.
 
 use super::choices::Concurrency;
-use super::options::usage;
 use clap::Args;
 use hyades::{Abort, Builder, Error, PostedCall, Ticket};
-use hyades_cli::failure::Failure;
+use hyades_cli::failure::{Failure, usage};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 

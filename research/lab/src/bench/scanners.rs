@@ -1,6 +1,6 @@
 //! Threads that scan the largest table again and again beside a workload.
 
-use super::driver::Interval;
+use super::measured::Interval;
 use clap::{Args, ValueEnum};
 use hyades::{Abort, Columns, Database, Error, Table};
 use hyades_platform::clock::monotonic_ns;

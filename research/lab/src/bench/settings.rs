@@ -1,11 +1,11 @@
 //! The settings of one run, which child processes receive.
 
 use super::choices::{Concurrency, Isolation, Protocol, RecordKind};
-use super::driver::Drive;
 use super::knobs::{FlushedBy, Knobs};
-use super::options::Workload;
+use super::measured::Drive;
 use super::posting::Posting;
 use super::scanners::Scanning;
+use super::workload::Workload;
 use crate::device::DeviceChoice;
 use hyades::Builder;
 use hyades_cli::units;

@@ -1,8 +1,7 @@
 //! The options of SmallBank.
 
-use super::options::usage;
 use clap::Args;
-use hyades_cli::failure::Failure;
+use hyades_cli::failure::{Failure, usage};
 use hyades_workloads::smallbank;
 use serde::{Deserialize, Serialize};
 

@@ -1,6 +1,6 @@
 //! What a worker has counted.
 
-use super::driver::Measured;
+use super::measured::Measured;
 use crate::bench::timeline::Ticks;
 use hdrhistogram::Histogram;
 

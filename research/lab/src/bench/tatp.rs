@@ -1,8 +1,7 @@
 //! The options of TATP.
 
-use super::options::usage;
 use clap::Args;
-use hyades_cli::failure::Failure;
+use hyades_cli::failure::{Failure, usage};
 use hyades_workloads::tatp;
 use serde::{Deserialize, Serialize};
 

@@ -2,9 +2,8 @@
 
 use super::choices::Engine;
 use super::deuteronomy::{EngineOptions, KeyAccesses};
-use super::options::usage;
 use clap::Args;
-use hyades_cli::failure::Failure;
+use hyades_cli::failure::{Failure, usage};
 use hyades_workloads::ycsb;
 use serde::{Deserialize, Serialize};
 

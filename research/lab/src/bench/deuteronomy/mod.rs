@@ -7,15 +7,14 @@ mod observed;
 mod options;
 
 use super::choices::{Engine, Store};
-use super::driver::Measured;
-use super::options::usage;
+use super::measured::Measured;
+use super::outcome::{Ran, Recovered, report_of};
 use super::report::{Cache, Load, Recovery};
 use super::settings::Settings;
 use super::ycsb::Ycsb;
-use super::{Ran, Recovered, report_of};
 use clap::Args;
 use counted::Counted;
-use hyades_cli::failure::Failure;
+use hyades_cli::failure::{Failure, usage};
 use hyades_cli::progress::Bar;
 use hyades_cli::units;
 use hyades_deuteronomy::{DataComponent, Database, LogOptions, MemoryData, Options};

@@ -3,7 +3,7 @@
 
 use super::counted::{Times, no_times};
 use super::keys::{Access, KEY_BYTES, KeysAndValues};
-use crate::bench::driver::Interval;
+use crate::bench::measured::Interval;
 use hyades_deuteronomy::Database;
 use hyades_platform::clock::monotonic_ns;
 use serde::{Deserialize, Serialize};

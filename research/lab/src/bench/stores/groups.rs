@@ -7,8 +7,10 @@
 
 use super::{GroupedStore, StoreView};
 use crate::bench::deuteronomy::{Access, Drawer, KeyAccesses};
-use crate::bench::driver::{Interval, Measured, Started, Tally, start_worker};
+use crate::bench::driver::start_worker;
+use crate::bench::measured::{Interval, Measured};
 use crate::bench::settings::Settings;
+use crate::bench::tally::{Started, Tally};
 use hyades_cli::failure::Failure;
 use hyades_platform::clock::monotonic_ns;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

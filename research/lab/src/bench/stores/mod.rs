@@ -37,10 +37,10 @@ mod written;
 
 use super::choices::{Concurrency, Engine};
 use super::deuteronomy::{KeyAccesses, KeysAndValues, fill};
+use super::outcome::{Ran, report_of};
 use super::report::Load;
 use super::settings::Settings;
 use super::ycsb::Ycsb;
-use super::{Ran, report_of};
 use hyades_cli::failure::Failure;
 use hyades_cli::progress::Bar;
 use hyades_cli::units;
