@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Measures `hyades serve` beside redis-server: rounds in turn, medians, ratios.
 
-  scripts/beside-redis.py [--program target/release/hyades] [--rounds 7] [--seconds 2] [--dir DIR]
+  scripts/beside-redis.py [--program target/release/hyades] [--before PROGRAM] [--rounds 7] [--seconds 2]
+                          [--dir DIR | --sync-us MICROSECONDS[,JITTER][,shared]]
 
 Needs redis-server and redis-benchmark (Debian: redis-server, redis-tools), and for transfers by MULTI
 a load generator of this repository, which is the same for all servers:
@@ -9,8 +10,9 @@ a load generator of this repository, which is the same for all servers:
   cargo build --release -p hyades-server --example redis_transfers
 
 The servers, and the load, run on all processors of this machine. Files are below --dir, by default the
-temporary directory: give a directory of the disk that is meant. When it is interrupted it ends the
-servers that it has started.
+temporary directory: give a directory of the disk that is meant. With --sync-us they are in memory, on a
+file system whose syncs take as long (scripts/slow-sync.c, by FUSE; Debian: fuse3, libfuse3-dev, pkg-config).
+When it is interrupted it ends the servers that it has started.
 """
 
 import argparse
@@ -105,6 +107,50 @@ class Server:
         shutil.rmtree(self.dir, ignore_errors=True)
 
 
+class SlowSync:
+    """A file system whose syncs take as long as asked for, mounted until the end of `with`."""
+
+    def __init__(self, syncs):
+        self.syncs = syncs
+        self.dir = tempfile.mkdtemp(dir="/dev/shm")
+        self.place = os.path.join(self.dir, "place")
+
+    def __enter__(self):
+        source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "slow-sync.c")
+        program, files = os.path.join(self.dir, "slow-sync"), os.path.join(self.dir, "files")
+        try:
+            flags = ["pkg-config", "fuse3", "--cflags", "--libs"]
+            flags = subprocess.run(flags, capture_output=True, text=True, check=True).stdout.split()
+            subprocess.run(["cc", "-O2", "-o", program, source, *flags], check=True)
+            os.mkdir(files)
+            os.mkdir(self.place)
+            subprocess.run([program, self.syncs, files, self.place], check=True)
+        except (OSError, subprocess.CalledProcessError) as error:
+            self.__exit__()
+            raise SystemExit(f"a file system by FUSE cannot be made here: {error}")
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        if os.path.ismount(self.place):
+            subprocess.run(["fusermount3", "-q", "-z", "-u", self.place])
+        if not os.path.ismount(self.place):
+            shutil.rmtree(self.dir, ignore_errors=True)
+
+    def sync_ms(self):
+        """What a write of a page and its sync take: the median of 50."""
+        times = []
+        with open(os.path.join(self.place, "probe"), "wb", buffering=0) as probe:
+            for _ in range(50):
+                began = time.perf_counter()
+                probe.write(bytes(4096))
+                os.fdatasync(probe.fileno())
+                times.append(1_000 * (time.perf_counter() - began))
+        return statistics.median(times)
+
+
 def ended_by_signals(run):
     """Runs it; a signal that ends this script ends its servers first."""
 
@@ -176,23 +222,36 @@ def main():
     options.add_argument("--program", default="target/release/hyades")
     options.add_argument("--rounds", type=int, default=7)
     options.add_argument("--seconds", type=float, default=2)
-    options.add_argument("--dir")
+    options.add_argument("--before", help="another build, measured in the same rounds")
+    place = options.add_mutually_exclusive_group()
+    place.add_argument("--dir")
+    place.add_argument("--sync-us", help="the time of a sync, on a file system made for it")
     options.add_argument("--transfers", default="target/release/examples/redis_transfers")
     options.add_argument("--case", action="append", help="a part of the names of cases to run")
     options = options.parse_args()
-    programs = {
-        "hyades": [options.program, "serve"],
-        "redis always": redis("always"),
-        "redis everysec": redis("everysec"),
-    }
+    if options.sync_us is None:
+        run(options)
+        return
+    with SlowSync(options.sync_us) as slow:
+        options.dir = slow.place
+        print(f"a write and a sync take {slow.sync_ms():.2f} ms")
+        run(options)
+
+
+def run(options):
+    programs = {"hyades": [options.program, "serve"]}
+    if options.before:
+        programs["hyades before"] = [options.before, "serve"]
+    programs |= {"redis always": redis("always"), "redis everysec": redis("everysec")}
     print(f"medians of {options.rounds} rounds in turn; p50 and p99 in milliseconds")
     cases = [of for of in CASES if not options.case or any(part in of[0] for part in options.case)]
     if any(of[1] == "transfer" for of in cases) and not os.path.exists(options.transfers):
         raise SystemExit("build redis_transfers: cargo build --release -p hyades-server --example redis_transfers")
     for name, command, clients, beside in cases:
         found = {program: [] for program in programs}
-        for _ in range(options.rounds):
-            for program, words in programs.items():
+        for turn in range(options.rounds):
+            # In turn from either end: what comes first in a round is slower.
+            for program, words in list(programs.items())[:: 1 if turn % 2 == 0 else -1]:
                 with Server(words, options.dir) as server:
                     if command == "get":
                         result(load(server.port, "set", 50, 2 * KEYS))
