@@ -393,8 +393,9 @@ impl Builder {
         self
     }
 
-    /// Sets how much memory the older versions of rows for open snapshots may take, and how old a
-    /// snapshot may become. Default: 1 GiB, and any age; see [`SnapshotSettings`].
+    /// Sets how much memory older versions and deleted rows may take that snapshots, or readers
+    /// under `Hekaton`, still need, and how old a snapshot may become. Default: 1 GiB, and any age;
+    /// see [`SnapshotSettings`].
     pub fn snapshots(mut self, change: impl FnOnce(&mut SnapshotSettings)) -> Self {
         change(&mut self.snapshots);
         self

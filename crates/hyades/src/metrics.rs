@@ -69,8 +69,8 @@ impl Histogram {
     }
 
     /// Returns the value not exceeded by this share of the values, 0 to 1, as far as the buckets
-    /// show: the upper bound of a bucket, or the bound below an infinite bound. `None` if there are
-    /// no values.
+    /// show: the upper bound of a bucket, or the bound below an infinite bound, if there is one.
+    /// `None` if there are no values.
     pub fn quantile(&self, share: f64) -> Option<f64> {
         let wanted = (share.clamp(0.0, 1.0) * self.count() as f64).ceil().max(1.0);
         let at = self.buckets.iter().position(|(_, values)| *values as f64 >= wanted)?;

@@ -61,7 +61,8 @@ type PostedSeat = (u32, Arc<EpochSlot>);
 
 #[derive(Default)]
 struct PostedState {
-    /// Calls that may run, in the order of posting.
+    /// Calls that may run, in the order of posting; where calls are logged first, in the order in
+    /// which their turns come.
     runnable: VecDeque<PostedJob>,
     /// Logged calls that wait for their turn, by seat.
     waiting: HashMap<u32, PostedJob>,
@@ -341,8 +342,8 @@ impl PostedCalls {
         self.closed.load(Ordering::SeqCst) && self.open.load(Ordering::SeqCst) == 0
     }
 
-    /// Returns the next call that may run. Waits for a call if `waits`; `None` once the database is
-    /// closed and no call is open.
+    /// Returns the next call that may run. Waits for a call if `waits`, up to `None` once the
+    /// database is closed and no call is open; else `None` if no call may run now.
     fn next(&self, waits: bool, idle: impl FnOnce()) -> Option<PostedJob> {
         let mut state = self.state();
         if state.runnable.is_empty() && !self.closed.load(Ordering::SeqCst) && waits {

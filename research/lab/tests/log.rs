@@ -98,7 +98,7 @@ fn a_flipped_byte_is_found_and_named() {
     }
 }
 
-/// As in `hyades verify DIR | head`: the exit code is the code of the check, not of the output.
+/// As in `hyades-lab verify DIR | head`: the exit code is the code of the check, not of the output.
 #[test]
 fn damage_fails_though_the_report_is_not_read() {
     let root = tempfile::tempdir().unwrap();

@@ -53,7 +53,7 @@ fn broken(value: &Value) -> Option<&'static str> {
 /// The outcomes of all runs, by command.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Data {
-    /// The command after `hyades`, and how each repetition ended.
+    /// The command after `hyades-lab`, and how each repetition ended.
     pub outcomes: BTreeMap<String, Vec<Outcome>>,
     /// In a trial, the commands asked for.
     #[serde(skip)]

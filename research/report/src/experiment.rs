@@ -101,7 +101,7 @@ pub struct Run {
     pub series: String,
     /// The position on the horizontal axis; 0 for bars.
     pub x: f64,
-    /// The words after `hyades`, without `--json`.
+    /// The words after `hyades-lab`, without `--json`.
     pub words: Vec<String>,
     /// Estimated duration in seconds.
     pub cost: f64,

@@ -1,6 +1,6 @@
 //! The experiments of the papers as a table, the figures, and a page with both.
 //!
-//! An [`experiment::Experiment`] has the claim of a paper, the runs of `hyades` that test the
+//! An [`experiment::Experiment`] has the claim of a paper, the runs of `hyades-lab` that test the
 //! claim, the plots of the runs and the checks. This crate runs nothing itself: [`plan`] lists the
 //! commands to run, the caller supplies the output as [`data`], and [`page`] makes a single
 //! self-contained HTML file.

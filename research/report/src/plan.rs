@@ -14,7 +14,7 @@ pub const SHOWN: usize = 3;
 pub struct Step {
     /// The first experiment with the command.
     pub experiment: &'static str,
-    /// The words after `hyades`.
+    /// The words after `hyades-lab`.
     pub words: Vec<String>,
     /// The number of the round, from 0.
     pub round: usize,
@@ -23,8 +23,8 @@ pub struct Step {
 }
 
 impl Step {
-    /// The words after `hyades` for the run. A simulation gives the same result with the same seed,
-    /// so each round has its own seed, from 1 on.
+    /// The words after `hyades-lab` for the run. A simulation gives the same result with the same
+    /// seed, so each round has its own seed, from 1 on.
     pub fn arguments(&self) -> Vec<String> {
         let mut words = self.words.clone();
         if words[0] == "simulate" {

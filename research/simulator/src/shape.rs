@@ -49,7 +49,7 @@ const LIFE_BYTES: usize = 8 * LARGE_BYTES;
 const LIFE_PROGRAMS: usize = 8000;
 
 /// The most round trips of a session that waits for its answers: each may take an epoch, 40 ms
-/// under some protocols, and a history has a minute.
+/// under some protocols, and a history is to end well before it counts as hung.
 const CLOSED_LOOP_ROUNDS: usize = 200;
 
 /// Maximum number of transactions of a session, except where a stream is stalled.

@@ -432,8 +432,9 @@ impl<L> TurnQueues<L> {
         }
     }
 
-    /// Takes the partitions in `set` that the seat does not hold yet, if their queues are empty.
-    /// False if partitions are missing, or the queues have stopped; the seat keeps its partitions.
+    /// Takes the partitions in `set` that the seat does not hold yet, up to the first whose queue
+    /// is not empty. False if partitions are missing, or the queues have stopped; the seat keeps
+    /// its partitions.
     #[cold]
     pub fn try_enter(&self, number: u32, set: u64) -> bool {
         if self.has_stopped() {

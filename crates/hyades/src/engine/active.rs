@@ -5,8 +5,8 @@
 //! the last. The clock's epoch is the database's epoch, so that snapshots and checkpoints, which
 //! are prefixes by epoch, are prefixes by timestamp too.
 //!
-//! A session has a *slot*. Two orders of steps, all SeqCst, make a reader and a writer find each
-//! other (`research/model/src/versions.rs` visits every interleaving):
+//! A session has a *slot*. Two orders of steps, SeqCst unless a store says otherwise, make a reader
+//! and a writer find each other (`research/model/src/versions.rs` visits every interleaving):
 //!
 //! - A reader announces a bound, the value of the clock, and then reads the clock again for its
 //!   timestamp. A writer draws its timestamp, then looks at the slots. If the writer does not see

@@ -383,8 +383,8 @@ impl Snapshots {
         self.versions.free_up_to(lowest, &hyades_platform::reclaim::pin());
     }
 
-    /// Ends the snapshots that are too old, and closes the newest after a while without users.
-    /// Called now and then.
+    /// Frees versions that no snapshot needs, ends the snapshots that are too old, and closes those
+    /// without users once one of them has been idle for a while. Called now and then.
     pub fn tidy(&self, epoch: &Epoch) {
         if self.versions.full_bytes() > 0 {
             self.free(&self.registry.lock().unpoisoned(), epoch);

@@ -12,9 +12,9 @@
 //! Not compared are calls behind the last statement, thus about the calls of the last two epochs
 //! before the log ends; and epochs with a call lost in a crash.
 //!
-//! An outcome is whether the call has committed. For one place in [`EXAMINED`] the outcome is a
-//! checksum of the writes, too: every nondeterministic procedure soon has a call at such a place,
-//! and most calls cost no more than an addition.
+//! An outcome is whether the call has committed. For one place in [`EXAMINED`], the outcome of a
+//! committed call is a checksum of the writes, too: every nondeterministic procedure soon has a
+//! call at such a place, and most calls cost no more than an addition.
 
 use crate::storage::row::{push_varint, take, take_varint};
 use hyades_platform::epoch::EpochNumber;

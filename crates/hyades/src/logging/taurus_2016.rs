@@ -31,8 +31,8 @@
 //!   log proves that the frames existed. Where commands may be in the log, the id also orders
 //!   replay and selects versions: replay respects the anchor for every record as if all records at
 //!   or below the anchor were listed (`recovery/dataflow.rs`).
-//! - Evicted predecessors: the needs are not known, but the eviction vector covers the needs, and
-//!   is in the record's vector.
+//! - Evicted predecessors, in a log of data records alone: the needs are not known, but the
+//!   eviction vector covers the needs, and is in the record's vector.
 //! - In a log of data records alone, needs in the record's own stream count as covered: where the
 //!   record is found, all earlier records of the stream are found too.
 //! - WAW predecessors, in a log of data records alone: row versions order images anyway.

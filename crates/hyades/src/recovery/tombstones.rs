@@ -31,7 +31,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Tombstones are checked when their number reaches twice the number left by the last check plus
-/// this.
+/// this, or [`MANY`].
 const SLACK: usize = 16;
 
 /// A thread with more tombstones than this waits for the threads whose chunks hold the tombstones

@@ -31,7 +31,8 @@ pub(super) fn only_read<C: Commits<P>, P: LoggingProtocol>(
 
 impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
     /// Runs a transaction as of a snapshot of the present, which cannot conflict: the transaction
-    /// had written nothing in the previous attempt. False if the transaction wants to write now.
+    /// had written nothing in the previous attempt. False if the transaction wants to write now, or
+    /// the snapshot has ended.
     pub(super) fn try_on_snapshot(
         &mut self,
         body: &mut dyn FnMut(&Transaction<'_>) -> Verdict,

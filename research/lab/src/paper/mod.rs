@@ -324,7 +324,7 @@ fn run_all(
             expected += step.cost;
         }
         if let Outcome::Failed(why) = &outcome {
-            bar.note(&format!("failed: hyades {}: {why}", step.words.join(" ")));
+            bar.note(&format!("failed: hyades-lab {}: {why}", step.words.join(" ")));
         }
         data.add(&step.words, outcome);
         ran = at + 1;

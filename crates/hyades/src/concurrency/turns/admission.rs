@@ -1,8 +1,8 @@
 //! Admission to the queues of partitions, where there are more sessions than processors.
 //!
 //! A turn handed to a sleeping thread waits until the thread runs, and so do all transactions
-//! behind in the queue. So no more transactions stand in queues than there are processors; further
-//! transactions wait outside. A thread whose transaction has left is admitted again at once,
+//! behind in the queue. So while there are more sessions than processors, no more transactions
+//! stand in queues than there are processors (at least two); further transactions wait outside. A thread whose transaction has left is admitted again at once,
 //! because the thread is already running. (As in Dice and Kogan, "Avoiding Scalability Collapse by
 //! Restricting Concurrency", Euro-Par 2019.) A transaction that has slept for a while behind a long
 //! transaction leaves its place.

@@ -22,7 +22,7 @@ pub struct Row {
     pub protocol: &'static str,
     /// The kind of record; empty without a log.
     pub record: &'static str,
-    /// The words after `hyades`.
+    /// The words after `hyades-lab`.
     pub words: Vec<String>,
 }
 

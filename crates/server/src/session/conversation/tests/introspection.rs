@@ -133,9 +133,9 @@ fn the_arguments_of_commands_are_told() {
     assert!(all.starts_with(&count.replace(':', "%")), "{count}");
 }
 
-/// Rules can be tried on commands of Redis that are not built.
+/// Rules can be tried on commands whose keys have several kinds of access.
 #[test]
-fn keys_of_commands_that_are_not_built_are_known() {
+fn rules_are_tried_on_the_keys_of_commands() {
     let mut house = House::new(false);
     let mut client = house.client();
     house.say(&mut client, b"ACL SETUSER u +@all %R~r* %W~w* ~b*\r\n");
