@@ -10,7 +10,7 @@ pub enum Closed {
     /// Take a checkpoint of a database that is not open, so that it opens faster and its log is
     /// shorter
     ///
-    /// Replaying command records needs the procedures that they call; this program has only those
+    /// Replaying command records needs the called procedures; this program has only the procedures
     /// of its own workloads. For other databases, and while the database is open, call
     /// Database::checkpoint. The log before the checkpoint is truncated: take a backup first if you
     /// may want to recover to an earlier time.
@@ -26,7 +26,7 @@ pub enum Closed {
     /// earliest point is the last checkpoint of the database; for an earlier one, recover from a
     /// backup. The original is not changed.
     ///
-    /// Replaying command records needs the procedures that they call; this program has only those
+    /// Replaying command records needs the called procedures; this program has only the procedures
     /// of its own workloads. For other databases call Builder::restore.
     Recover(recover::RecoverOptions),
     /// Read all of a database and report everything that is damaged or missing

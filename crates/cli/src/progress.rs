@@ -86,7 +86,7 @@ pub fn in_words(progress: &Progress) -> String {
     )
 }
 
-/// The most streams that are named one by one.
+/// The most streams to be named individually.
 const MOST_NAMED: usize = 4;
 
 /// How much of each stream was read, in percent.

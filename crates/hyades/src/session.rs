@@ -1,4 +1,4 @@
-//! A session: state that one thread keeps between its transactions, and how it runs them.
+//! A session: the state of a thread between transactions, and the execution of transactions.
 
 mod arriving;
 mod attempt;
@@ -80,7 +80,7 @@ pub(crate) struct EngineSession<C: Commits<P>, P: LoggingProtocol> {
     may_wait: bool,
     /// Outcomes of calls that it has run and that were logged before.
     outcomes: SessionOutcomes,
-    /// Outcomes of such calls that its next record states.
+    /// Outcomes of logged calls, to be stated by the session's next record.
     stated_outcomes: Vec<StatedSum>,
     /// Rows of a walk.
     gathered: GatheredRows,

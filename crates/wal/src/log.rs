@@ -39,8 +39,8 @@ pub(crate) struct Shared {
     pub(crate) streams: Vec<Stream>,
     pub(crate) frontier: Frontier,
     pub(crate) max_payload: usize,
-    /// Set by `stop_collecting`, read by the flushers. SeqCst, because they read it after they have
-    /// announced a nap.
+    /// Set by `stop_collecting`, read by the flushers. SeqCst, because a flusher reads the flag
+    /// after announcing a nap.
     pub(crate) closing: AtomicBool,
     /// Computes the streams' marks. Set once, by a protocol that has them.
     pub(crate) marks: OnceLock<Arc<dyn Marks>>,

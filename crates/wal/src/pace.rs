@@ -309,7 +309,7 @@ mod tests {
         }
     }
 
-    /// One that hangs in its first sync attracts no records.
+    /// A device hanging in the first sync attracts no records.
     #[test]
     fn a_busy_stream_without_a_measured_sync_is_not_chosen() {
         let (log, _dir) = log(&[SYNC_NS, 0]);

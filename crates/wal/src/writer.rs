@@ -124,11 +124,11 @@ impl Writer {
         self.shared.options.flushed_by_writers
     }
 
-    /// Where [writers flush](crate::LogOptions::flushed_by_writers): writes and syncs what is
-    /// filled of a stream, until it is durable up to `lsn`. A writer calls this for what it has
-    /// filled; the rest becomes durable when a thread waits for it. Returns false if another
-    /// writer's frame before `lsn` is not filled yet, which then is flushed by the stream's thread.
-    /// Has no effect on other logs.
+    /// Where [writers flush](crate::LogOptions::flushed_by_writers): writes and syncs the filled
+    /// frames of a stream, until the stream is durable up to `lsn`. A writer calls this for its own
+    /// frames; further frames become durable when a thread waits for them. Returns false if another
+    /// writer's frame before `lsn` is not filled yet: the stream's thread then flushes the frame.
+    /// Has no effect on logs with flushers.
     pub fn flush(&self, stream: usize, lsn: Lsn) -> bool {
         self.flushes() && self.shared.flush_as_writer(stream, lsn)
     }

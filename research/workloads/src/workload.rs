@@ -1,4 +1,4 @@
-//! The interface of all workloads, so that one driver runs them.
+//! The interface of all workloads, for a common driver.
 
 use crate::check::{Reader, Violation};
 use fastrand::Rng;

@@ -71,9 +71,9 @@ impl Session {
         })
     }
 
-    /// Ends a turn of an event loop, before the transactions of the next one: they are logged to the
-    /// stream that is free first, while this session's own is being written. A thread
-    /// that waits for each of its transactions, or keeps many in flight, gains nothing by it.
+    /// Ends a turn of an event loop: the transactions of the next turn are logged to the stream
+    /// that is free first, while the session's stream is being written. A thread that waits for
+    /// each transaction, or keeps many in flight, gains nothing by the call.
     pub fn turn(&mut self) {
         some(&mut self.inner).leave_busy_stream();
     }

@@ -311,8 +311,7 @@ impl Opening<'_> {
         settle_indexes(&catalogue.index_changes, replayed)?;
         let floor = EpochNumber(recovering.manifest().epoch_floor);
         let mut ends = recovered.ends;
-        // A new log has no records of the old schema. A new log cannot be opened before being
-        // complete.
+        // A new log has no records of the old schema, and is not opened before being complete.
         let changes_log = catalogue.needs_checkpoint() && to.is_none();
         if let Some(to) = to {
             // The state continues in a new log; the old log is only closed.

@@ -17,7 +17,7 @@ use hyades_platform::reclaim::Guard;
 use hyades_wal::{Chunk, Lsn, StreamId};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Runs records one after the other, and counts them in batches.
+/// Runs records in sequence, and counts records in batches.
 pub(crate) struct RecordRunner {
     applier: Applier,
     commands: CommandRunner,

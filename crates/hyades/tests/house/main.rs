@@ -2,6 +2,7 @@
 #![allow(missing_docs)]
 
 mod places;
+mod pronouns;
 #[path = "../source_tree/mod.rs"]
 mod source_tree;
 mod unsafe_code;

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, O
 use std::sync::{Arc, Mutex};
 use std::task::Waker;
 
-/// Calls to an event loop: numbers of its clients that other threads want served.
+/// Calls to an event loop: numbers of the loop's clients to be served for other threads.
 pub struct Calls {
     ids: Mutex<Vec<u64>>,
     waker: Waker,

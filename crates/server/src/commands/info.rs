@@ -248,7 +248,7 @@ pub fn live_generations(shared: &Shared, session: Option<&mut Session>) -> Vec<u
     Vec::new()
 }
 
-/// The databases with keys: their numbers, their keys, and their keys with an expiry.
+/// The databases with keys: number, keys, and keys with an expiry of each.
 pub fn databases_with_keys(shared: &Shared, live: &[u64]) -> Vec<(usize, i64, i64)> {
     let all = live.iter().enumerate().map(|(number, generation)| {
         let (keys, expiring) = shared.store.counts.of(*generation);

@@ -74,24 +74,24 @@ impl Expiries {
         self.count = count;
     }
 
-    /// Removes the first ones, `count` of them, which take `bytes`.
+    /// Removes the first `count` timers, of `bytes` bytes together.
     pub fn drop_first(&mut self, bytes: usize, count: usize) {
         self.bytes.drain(..bytes);
         self.count -= count;
     }
 
-    /// Adds all of another one.
+    /// Adds all timers of `other`.
     pub fn append(&mut self, other: &Expiries) {
         self.bytes.extend_from_slice(&other.bytes);
         self.count += other.count;
     }
 
-    /// All of them.
+    /// All timers.
     pub fn iter(&self) -> impl Iterator<Item = Expiry<'_>> {
         self.from(0)
     }
 
-    /// Those behind the first ones, which take `at` [bytes](Expiry::bytes).
+    /// The timers behind the first `at` [bytes](Expiry::bytes).
     pub fn from(&self, at: usize) -> impl Iterator<Item = Expiry<'_>> {
         self.runs(at).map(read)
     }

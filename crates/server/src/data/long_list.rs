@@ -457,8 +457,7 @@ impl<'t: 'a, 'a> LongList<'t, 'a> {
         Ok(())
     }
 
-    /// Writes all blocks anew, with `rest` behind the block with this low key: there is no free
-    /// number between this block and the next.
+    /// Writes all blocks anew, with `rest` behind this low key: no number is free there.
     fn renumber(&mut self, low: &[u8], rest: &[&[u8]]) -> Result<(), Stop> {
         let mut all: Vec<&[u8]> = Vec::new();
         self.take_blocks(|at, elements| {

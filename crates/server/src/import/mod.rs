@@ -193,7 +193,7 @@ fn count_types(opened: &Opened, report: &mut ImportReport) -> Result<(), hyades:
 /// all.
 ///
 /// # Errors
-/// What is wrong, in a sentence: which file, at which byte, what was expected. The import can be
+/// The fault, in a sentence: the file, the byte, and the expected contents. The import can be
 /// called again, and goes on.
 pub fn import(
     path: &Path,

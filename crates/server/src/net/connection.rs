@@ -1,4 +1,4 @@
-//! A connection: its socket, its conversation, and the encryption between them.
+//! A connection: socket, conversation, and the encryption between both.
 
 use crate::clients::ClientEntry;
 use crate::config::OutputLimit;

@@ -57,8 +57,8 @@ struct Interpreter {
     compiled: HashMap<Sha, Function>,
     /// The functions of libraries, by their names in lower case.
     libraries: HashMap<Sha, HashMap<Vec<u8>, Function>>,
-    /// A run did not come to the end of the prelude, which puts globals back: no other script may
-    /// use this interpreter.
+    /// A run has ended before the prelude restored the globals: no other script may use this
+    /// interpreter.
     is_unsound: bool,
 }
 
@@ -66,8 +66,8 @@ thread_local! {
     static INTERPRETER: RefCell<Option<Interpreter>> = const { RefCell::new(None) };
 }
 
-/// Calls with the interpreter of this thread. One whose script panics is dropped, and so is one
-/// that does not come to the end of its prelude.
+/// Calls with the interpreter of this thread. An interpreter is dropped if a script panics, or if a
+/// run ends before the prelude has restored the globals.
 fn with_interpreter<T>(work: impl FnOnce(&mut Interpreter) -> T) -> T {
     let kept = INTERPRETER.with_borrow_mut(Option::take);
     let mut interpreter = kept.unwrap_or_else(Interpreter::new);
@@ -407,7 +407,7 @@ struct Buffers {
     out: Vec<u8>,
 }
 
-/// `redis.call`, which raises errors, and `redis.pcall`, which returns them.
+/// `redis.call`, which raises errors, and `redis.pcall`, which returns errors.
 fn command(
     lua: &Lua,
     (host, control): (&dyn Host, &Control),

@@ -41,7 +41,7 @@ impl Asked {
     }
 }
 
-/// The function by which the script that runs reaches its transaction.
+/// The function through which the running script reaches the transaction.
 pub type CurrentFunction = Rc<RefCell<Option<Function>>>;
 
 /// All of them.
@@ -129,7 +129,7 @@ fn check_function(_: &Lua, (name, flags): (LuaString, Table)) -> mlua::Result<()
     Ok(())
 }
 
-/// `redis.sha1hex`; of what is no text, that of the empty one.
+/// `redis.sha1hex`; for other values than texts, the digest of the empty text.
 fn sha1hex(_: &Lua, given: Variadic<Value>) -> mlua::Result<String> {
     match &given[..] {
         [value] => Ok(hexadecimal(&sha1(&text(value).unwrap_or_default()))),

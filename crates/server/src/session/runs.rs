@@ -289,8 +289,7 @@ impl RunQueue {
             }
         };
         if std::mem::take(&mut self.effects.get_mut().marked) {
-            // The next attempt depends on the marks, so its ticket waits for the ticket of the
-            // marks.
+            // The next attempt depends on the marks: its ticket waits for the marks' ticket.
             replies.buffer().truncate(from);
             self.effects.get_mut().clear();
             return Execution::Marked;

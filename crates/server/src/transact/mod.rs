@@ -87,13 +87,13 @@ impl Drop for Underway<'_> {
     }
 }
 
-/// Runs a transaction of a command that is no run, with retries and waiting, in the order of its
-/// client, and applies what it does beside its rows. Returns what has come of it, its effects, and
-/// its ticket: the result counts once that is acknowledged.
+/// Runs a transaction of a command outside of runs, with retries and waiting, in the order of the
+/// client, and applies the effects beside the rows. Returns the body's result, the effects, and the
+/// ticket: the result counts once the ticket is acknowledged.
 ///
 /// # Errors
-/// What the client is told: an error of the body, once all that it was based on is on disk, or one
-/// of the engine.
+/// The text for the client: an error of the body, once all rows read for the error are on disk, or
+/// an error of the engine.
 pub fn patiently<T>(
     shared: &Shared,
     order: &mut SessionOrder,

@@ -33,7 +33,7 @@ pub fn start_worker<'scope, T: Send + 'scope>(
 struct Worker<'a, W: Workload> {
     workload: &'a W,
     database: &'a Database,
-    /// Calls that have not run, if it posts them.
+    /// Calls that have not run, if the worker posts calls.
     posted: Option<PostedInOrder>,
     session: Session,
     queue: CommitQueue<Started>,

@@ -120,7 +120,7 @@ impl Posting {
         }
     }
 
-    /// The calls of one of `workers`, if these post them.
+    /// The queue of calls of one of `workers`, if the workers post calls.
     pub fn queue(&self, workers: usize) -> Option<PostedInOrder> {
         self.posts().then(|| PostedInOrder::of(workers, self.posted_calls.is_some()))
     }

@@ -21,13 +21,13 @@ pub struct Report {
     pub workload: String,
     /// The logging protocol.
     pub protocol: Protocol,
-    /// What log records contain; none without a log.
+    /// The contents of log records; none without a log.
     pub record: Option<RecordKind>,
     /// The concurrency control; auto for an engine that is a store with its own.
     pub concurrency: Concurrency,
-    /// What transactions are protected from.
+    /// The isolation of transactions.
     pub isolation: Isolation,
-    /// What runs the transactions.
+    /// The engine.
     pub engine: Engine,
     /// The data component; null for an engine without one.
     pub dc: Option<Store>,
@@ -94,7 +94,7 @@ pub struct Report {
     pub observed: Option<Observed>,
     /// The population.
     pub load: Load,
-    /// What recovery did.
+    /// The recovery.
     pub recovery: Recovery,
     /// Whether the workload's consistency conditions hold; none if it has none.
     pub consistent: Option<bool>,
@@ -114,7 +114,7 @@ pub struct Latency {
 /// Calls that the workers posted.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Posted {
-    /// Most that may be open; null if workers wait before they would be refused.
+    /// The limit of open calls; null if workers wait before a refusal.
     pub limit: Option<usize>,
     /// Calls refused within the interval because as many were open.
     pub refused: u64,
@@ -129,15 +129,15 @@ pub struct Checkpoints {
     pub failed: u64,
     /// How long the last took, in seconds.
     pub seconds: Option<f64>,
-    /// Its size in bytes.
+    /// The size of the checkpoint in bytes.
     pub bytes: Option<u64>,
-    /// Its rows.
+    /// The rows of the checkpoint.
     pub rows: Option<u64>,
-    /// Of these, how many had changed since the one before.
+    /// The rows changed since the checkpoint before.
     pub changed_rows: Option<u64>,
     /// The longest estimated replay time of the log at any time, in seconds.
     pub longest_replay_seconds: f64,
-    /// Why the bound on the replay time was missed, if it was.
+    /// The reason for a missed bound on the replay time.
     pub bound_missed: Option<String>,
     /// Throughput and latency during checkpoints and between them.
     #[serde(flatten)]
@@ -169,10 +169,10 @@ pub struct Recovery {
     pub seconds: Option<f64>,
     /// Part of these that recovered the population.
     pub image_seconds: Option<f64>,
-    /// Rows of the checkpoint that was loaded; absent if there was none.
+    /// Rows of the loaded checkpoint; absent without a checkpoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image_rows: Option<u64>,
-    /// Bytes of its files; absent if there was none.
+    /// Bytes of the checkpoint's files; absent without a checkpoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image_bytes: Option<u64>,
     /// Live transactions of the run.
@@ -201,7 +201,7 @@ pub struct Recovery {
 pub struct Reading {
     /// Seconds, summed over the threads, in which they read the log or waited for it to be read.
     pub wait_seconds: f64,
-    /// All other seconds, summed likewise: they replayed, or waited for each other.
+    /// All further seconds, summed likewise: of replay, or of waiting for other threads.
     pub replaying_seconds: f64,
     /// By stream.
     pub streams: Vec<ReadingOfStream>,
@@ -210,18 +210,18 @@ pub struct Reading {
 /// One stream of [`Reading`].
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ReadingOfStream {
-    /// Its number.
+    /// The number of the stream.
     pub stream: u32,
     /// Log bytes read.
     pub bytes: u64,
-    /// Seconds in which it was read and its checksums were compared.
+    /// Seconds of reading the stream and comparing checksums.
     pub read_seconds: f64,
-    /// Seconds, summed over the replay threads, in which they waited for that.
+    /// Seconds, summed over the replay threads, of waiting for the reading.
     pub wait_seconds: f64,
 }
 
 impl Reading {
-    /// What the threads did that replayed these incarnations; none without any.
+    /// Sums over the threads of these incarnations' replay; none without incarnations.
     pub fn of(incarnations: &[IncarnationReport]) -> Option<Reading> {
         let reading = |read: &StreamRead| ReadingOfStream {
             stream: read.stream,

@@ -51,8 +51,8 @@ struct VectorTimes {
 }
 
 impl VectorTimes {
-    /// Those of a transaction with two accesses: one comparison acknowledges it, and its record has
-    /// one vector.
+    /// The times of a transaction with two accesses: one comparison for the acknowledgement, and
+    /// one vector in the record.
     fn transaction(&self) -> f64 {
         FOLDS * self.fold + self.compare + self.encode
     }

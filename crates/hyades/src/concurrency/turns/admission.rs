@@ -2,10 +2,11 @@
 //!
 //! A turn handed to a sleeping thread waits until the thread runs, and so do all transactions
 //! behind in the queue. So while there are more sessions than processors, no more transactions
-//! stand in queues than there are processors (at least two); further transactions wait outside. A thread whose transaction has left is admitted again at once,
-//! because the thread is already running. (As in Dice and Kogan, "Avoiding Scalability Collapse by
-//! Restricting Concurrency", Euro-Par 2019.) A transaction that has slept for a while behind a long
-//! transaction leaves its place.
+//! stand in queues than there are processors (at least two); further transactions wait outside. A
+//! thread whose transaction has left is admitted again at once, because the thread is already
+//! running. (As in Dice and Kogan, "Avoiding Scalability Collapse by Restricting Concurrency",
+//! Euro-Par 2019.) A transaction that has slept for a while behind a long transaction leaves its
+//! place.
 //!
 //! No session waits outside for long: one place in [`PASSES`] goes to the session with the longest
 //! wait, and a session is admitted in any case after [`LONGEST_WAIT`]. The latter also ends the

@@ -1,4 +1,4 @@
-//! The surroundings of a script: the other commands, as its client may run them.
+//! The surroundings of a script: the commands, as the client may run them.
 
 use super::super::{
     Caller, Function, Local, LocalCommand, function, keys, stream_reads, subcommand_error,

@@ -293,8 +293,8 @@ impl<'t, 's> TimedHash<'t, 's> {
         Ok(())
     }
 
-    /// Removes fields whose times have come: all of a packed hash, `most` at most of a hash in blocks.
-    /// Returns the number of removed fields, and whether more are due.
+    /// Removes fields whose times have come: all of a packed hash, `most` at most of a hash in
+    /// blocks. Returns the number of removed fields, and whether more are due.
     pub fn remove_lapsed(&self, most: usize) -> Result<(usize, bool), Stop> {
         let now = self.expired_until_ms();
         let runs = match &self.form {

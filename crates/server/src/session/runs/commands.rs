@@ -30,7 +30,7 @@ pub struct Commands<'a> {
     pub remembered: Remembered,
 }
 
-/// Runs requests one after the other, and returns their number. Requests that do not belong
+/// Runs requests in sequence, and returns the number of requests. Requests that do not belong
 /// together end where there is no room for replies, or where the loop would be held up; if this
 /// happens at the first request, or if the requests belong together, the result is
 /// [`Ended::TooMuch`]. An error takes back its own command alone, or all commands if EXEC asks for

@@ -138,7 +138,7 @@ impl Turner {
     fn work(&mut self, shared: &Shared, opened: &Opened) -> Result<i64, Error> {
         let now = shared.clock.now_ms();
         if let Some((_, end)) = shared.limits.pause.running() {
-            // What others see of its writes waits, too. An end by command is found soon.
+            // Removals, visible to clients, wait as writes do. An end by command is found soon.
             let left = end.saturating_duration_since(Instant::now()).as_millis();
             return Ok(now + (left as i64).clamp(1, LONGEST_DELAY_MS));
         }

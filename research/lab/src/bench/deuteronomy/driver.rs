@@ -23,7 +23,7 @@ const LOAD_BYTES: u64 = 64 << 10;
 pub struct Reads {
     /// Reads of single keys.
     pub keys: u64,
-    /// Of these, those that needed the data component.
+    /// Reads that needed the data component.
     pub fetched: u64,
 }
 
@@ -258,7 +258,7 @@ mod tests {
     #[test]
     fn what_is_timed_in_the_warm_up_does_not_count() {
         let dir = tempfile::tempdir().unwrap();
-        // Small: other tests of this program measure its memory.
+        // Small: tests of this program measure the program's memory.
         let mut log = LogOptions::new(vec![dir.path().to_owned()], 1);
         log.buffer_bytes = 64 << 10;
         let mut options = Options::new(log);

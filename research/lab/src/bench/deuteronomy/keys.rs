@@ -10,15 +10,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The length of a key.
 pub(super) const KEY_BYTES: usize = 16;
-/// The digits of a key, and what spreads rows over them: no factor in common, so no two rows meet.
+/// The digits of a key, and the factor that spreads rows: without a common divisor, so that no two
+/// rows meet.
 const DIGITS: u64 = 10_000_000_000_000;
 const SPREAD: u64 = 6_180_339_887_499;
-/// The number of latest inserts that mix D does not read: they may not have committed.
+/// The number of latest inserts not read by mix D: the inserts may not have committed.
 const LATEST_LAG: u64 = 4096;
 /// The longest scan of mix E.
 const LONGEST_SCAN: u64 = 100;
 
-/// What transactions access.
+/// The accesses of transactions.
 #[derive(Clone, Copy, Debug)]
 pub struct KeyAccesses {
     /// Keys of the population.
@@ -79,7 +80,7 @@ pub fn fill(value: &mut [u8], number: u64) {
 /// The most keys that are announced at once.
 const ANNOUNCED: usize = 16;
 
-/// What accesses run on: a transaction, or a store without transactions.
+/// The target of accesses: a transaction, or a store without transactions.
 pub trait KeysAndValues {
     /// Its errors.
     type Error;
@@ -87,19 +88,19 @@ pub trait KeysAndValues {
     /// Announces keys that are accessed next: a hint.
     fn prefetch(&mut self, _: &[[u8; KEY_BYTES]]) {}
 
-    /// Reads a key; whether it has a value.
+    /// Reads a key. Returns whether the key has a value.
     fn read(&mut self, key: &[u8]) -> Result<bool, Self::Error>;
 
     /// Gives a key a value.
     fn write(&mut self, key: &[u8], value: &[u8]) -> Result<(), Self::Error>;
 
-    /// Reads a key that has a value, and gives it another.
+    /// Reads a key with a value, and writes another value.
     fn modify(&mut self, key: &[u8], value: &[u8]) -> Result<(), Self::Error> {
         self.read(key)?;
         self.write(key, value)
     }
 
-    /// Looks that a key has no value, and gives it one.
+    /// Checks that a key has no value, and inserts a value.
     fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<(), Self::Error> {
         self.modify(key, value)
     }
@@ -141,22 +142,22 @@ impl KeysAndValues for Transaction<'_> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     Read(u64),
-    /// A row, and what its value depends on.
+    /// A row, and the number for the row's value.
     Write(u64, u64),
-    /// A row, and how many from it on.
+    /// The first row, and the number of rows.
     Scan(u64, u64),
     /// The first of these many keys from that of a row on.
     ScanFrom(u64, u64),
-    /// A row that is read, and what its new value depends on.
+    /// A row to read, and the number for the row's new value.
     Modify(u64, u64),
-    /// A row that is new, and what its value depends on.
+    /// A new row, and the number for the row's value.
     Insert(u64, u64),
     /// A row that was inserted lately, if that has committed.
     ReadLatest(u64),
 }
 
 impl Access {
-    /// The row, or that at which a scan begins.
+    /// The row, or the first row of a scan.
     fn first_row(self) -> u64 {
         match self {
             Access::Scan(row, _) | Access::ScanFrom(row, _) => row,
@@ -165,7 +166,7 @@ impl Access {
         }
     }
 
-    /// The row, unless it is a scan.
+    /// The row, except of a scan.
     pub fn row(self) -> Option<u64> {
         match self {
             Access::Read(row) | Access::ReadLatest(row) => Some(row),
@@ -174,7 +175,7 @@ impl Access {
         }
     }
 
-    /// Whether it changes nothing.
+    /// Whether the transaction only reads.
     pub fn is_read(self) -> bool {
         match self {
             Access::Read(_) | Access::ReadLatest(_) => true,
@@ -268,7 +269,7 @@ impl Drawer {
     /// Runs the transaction that was drawn last. Returns how many single keys it has read.
     ///
     /// # Errors
-    /// Those of what it runs on.
+    /// The errors of the target.
     pub fn run<S: KeysAndValues + ?Sized>(&mut self, on: &mut S) -> Result<u64, S::Error> {
         self.accesses.run(&self.drawn, &mut self.value, on)
     }
@@ -279,7 +280,7 @@ impl KeyAccesses {
     /// they have read.
     ///
     /// # Errors
-    /// Those of what they run on.
+    /// The errors of the target.
     pub fn run<S: KeysAndValues + ?Sized>(
         &self,
         accesses: &[Access],

@@ -50,9 +50,9 @@ pub struct EngineOptions {
     /// [default: memory]
     #[arg(long, value_name = "STORE")]
     dc: Option<Store>,
-    /// Memory of deuteronomy for versions and, half of it, for what redb or fjall caches; the
-    /// buffers of the log are extra. As engines these have all of it for their cache. lmdb has the
-    /// page cache instead [default: 256MiB]
+    /// Memory of deuteronomy for versions and, half of it, for the caches of redb or fjall; the
+    /// buffers of the log are extra. As engines, redb and fjall use all of it as cache. lmdb has
+    /// the page cache instead [default: 256MiB]
     #[arg(long, value_name = "SIZE", value_parser = units::size)]
     budget: Option<u64>,
     /// Length of the values of engines other than memory [default: 100]

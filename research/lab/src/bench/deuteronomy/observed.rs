@@ -48,7 +48,7 @@ pub struct Moment {
     pub touched_share: f64,
 }
 
-/// What a run has observed.
+/// The observations of a run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Observed {
     /// Reads of single keys by transactions; null without any.
@@ -71,7 +71,7 @@ pub struct Observed {
     pub over_time: Vec<Moment>,
 }
 
-/// What workers observe together. All are counters that order nothing: Relaxed.
+/// The observations of all workers: counters without an order, hence Relaxed.
 pub struct Observer {
     /// A bit for each key.
     touched: Box<[AtomicU64]>,
@@ -104,7 +104,7 @@ impl OperationTimes {
         *self = Self { transactions: self.transactions, ..Self::new() };
     }
 
-    /// Adds those of another worker.
+    /// Adds the observations of another worker.
     pub fn add(&mut self, other: &Self) {
         let fits = "both have the same precision and resize";
         self.reads.add(&other.reads).expect(fits);

@@ -21,7 +21,7 @@ words! {
     ReaderRecords("choice of readers") {
         /// None.
         Never = "never",
-        /// Those that have read what is not durable.
+        /// Readers of rows that are not durable.
         IfNeeded = "if-needed",
         /// All.
         Always = "always",

@@ -1,9 +1,9 @@
 //! Drives a store: workers draw groups of transactions, and share commits.
 //!
-//! Each worker draws as many transactions as it may have in flight. Those that only read run at
-//! once, together. Those that write are posted; the worker that gets to write next runs all that
-//! are posted, its own and those of others, and makes them durable with one commit. So while a
-//! commit waits for the device, other workers read, and post what the next one takes.
+//! Each worker draws as many transactions as it may have in flight. Reading transactions run at
+//! once, together. Writing transactions are posted; the next worker to write runs all posted
+//! transactions, of all workers, and makes them durable with one commit. So while a commit waits
+//! for the device, workers read, and post transactions for the next commit.
 
 use super::{GroupedStore, StoreView};
 use crate::bench::deuteronomy::{Access, Drawer, KeyAccesses};
@@ -102,7 +102,7 @@ impl SharedStore<'_> {
             written?;
             posted.iter().for_each(|posted| posted.is_done.store(true, Ordering::Relaxed));
         }
-        // The worker that has run it dropped it before it left the writer to this one.
+        // The worker that has run the transaction dropped it before leaving the writer.
         Ok(Arc::into_inner(own).expect("it is not posted any more").group)
     }
 }

@@ -48,7 +48,7 @@ impl MapStore {
     fn part(&self, key: &[u8]) -> MutexGuard<'_, MapPart> {
         let mut hasher = KeyHasher::default();
         hasher.write(key);
-        // Other bits than those that the part itself goes by.
+        // The part itself uses other bits.
         let part = (hasher.finish() >> 20) as usize % PARTS;
         self.parts[part].lock().unwrap_or_else(|e| e.into_inner())
     }

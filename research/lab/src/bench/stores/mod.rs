@@ -113,7 +113,7 @@ fn load(
 /// Loads and runs the workload.
 ///
 /// # Errors
-/// Those of the store.
+/// The errors of the store.
 pub fn run(settings: &Settings, own: &Ycsb) -> Result<Ran, Failure> {
     let (engine, accesses) = (own.engine.engine(), own.accesses_to_keys());
     let none = std::path::PathBuf::new();

@@ -33,7 +33,7 @@ pub struct TableOptions {
     /// Only this table (ycsb, tpcc, bank, latency) or this protocol; may be given several times
     #[arg(long, value_name = "WORD")]
     only: Vec<String>,
-    /// Directory for the logs; each run makes its own in it, and removes it [default: the
+    /// Directory for the logs; each run makes a directory there, and removes it [default: the
     /// directory for temporary files]
     #[arg(long, value_name = "DIR")]
     log_dir: Option<PathBuf>,
