@@ -40,7 +40,7 @@ fn check_protocol(manifest: &Manifest) -> Result<(), Error> {
 /// Checks that the log and the data component belong together, and together hold everything.
 ///
 /// # Errors
-/// [`Error::Invalid`] with the mismatch, and the pair to open instead.
+/// [`Error::Invalid`] with the mismatch, and the advice what to open instead.
 pub(crate) fn check(
     manifest: &Manifest,
     is_fresh: bool,

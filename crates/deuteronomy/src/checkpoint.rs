@@ -13,17 +13,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
 
-/// The part of the redo limit by which the resume point must be able to move before a due
-/// checkpoint is taken.
+/// A due checkpoint is taken once the resume point can move by this part of the redo limit.
 const PART_TO_MOVE: u64 = 4;
-/// The multiple of the redo limit at which, with the log behind the resume point as long, writers
-/// wait for a running checkpoint.
+/// Writers wait for a running checkpoint while the log behind the resume point is longer than this
+/// multiple of the redo limit.
 const MOST_BEHIND: u64 = 4;
 /// The least length of the log for such a wait, in bytes.
 const LEAST_BEHIND: u64 = 1 << 20;
-/// The number of deleted keys passed over by scans since the last checkpoint that makes a
-/// checkpoint due, about the time of a checkpoint; and the least time since the last checkpoint's
-/// end.
+/// A checkpoint is due once scans have passed over this number of deleted keys since the last
+/// checkpoint, which takes scans about as long as a checkpoint takes, and once the second number of
+/// nanoseconds has gone by since the end of the last checkpoint.
 const MOST_PASSED: u64 = 1 << 20;
 const PASSED_EVERY_NS: u64 = 200_000_000;
 /// The pause between two looks of a thread waiting for a checkpoint.

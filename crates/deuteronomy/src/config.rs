@@ -89,8 +89,8 @@ pub struct Options {
     /// without work for a second ends. Default: 1 to the number of processors, at most 8.
     pub proxy_threads: RangeInclusive<usize>,
     /// The bytes of the log that redo would read at which a checkpoint is taken, unless active
-    /// transactions hold the resume point back to less than a quarter of `redo_bytes`. Default: 64
-    /// MiB.
+    /// transactions hold the resume point back, so that the point would move by less than a quarter
+    /// of `redo_bytes`. Default: 64 MiB.
     pub redo_bytes: u64,
     /// The most threads reading the data component for continuations, for example
     /// [`Transaction::get_async`](crate::Transaction::get_async): 1 to 1,024. Threads are started

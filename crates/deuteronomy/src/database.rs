@@ -36,7 +36,7 @@ impl Database {
     /// use, damaged, or was not written by a transaction component; the data component failed.
     pub fn open(options: Options, data: Arc<dyn DataComponent>) -> Result<Self, Error> {
         options.check()?;
-        // The versions for the rest come later.
+        // The versions that are to take up the budget come later.
         let redo_memory = options.memory_bytes / 2;
         let (log, first_ts, recovered) = restart(options.log.clone(), &*data, redo_memory)?;
         let component = Arc::new(TransactionComponent::new(log, first_ts, data, options));

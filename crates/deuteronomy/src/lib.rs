@@ -48,7 +48,7 @@
 //! index. A scan goes through its range in pieces, so a range may be larger than memory. The costs:
 //! - During its run, a scan is noted with its bounds; then, after an early end, up to the last row.
 //! - If more than 1,024 scans, or more than an eighth of the budget, would have to be noted, older
-//!   transactions may write no new keys: they run again.
+//!   transactions may write to no key for the first time: they run again.
 //! - A scan copies the references of up to 1,024 keys of the index at a time. The first write of a
 //!   key not in memory waits for copying scans.
 //!
@@ -78,7 +78,7 @@
 //!
 //! The proxy is a single thread. Sessions in need of room ask the proxy to apply, and wait;
 //! sessions themselves call the data component only to read. A second thread takes checkpoints,
-//! concurrently with applied operations. A hanging data component ends waiting calls with
+//! while operations are applied. If the data component hangs, waiting calls end with
 //! [`Error::Stalled`], after [`store_patience`](Options::store_patience): transactions in need of
 //! room, transactions that write while a checkpoint is under way and the log behind the checkpoint
 //! is four times longer than [`redo_bytes`](Options::redo_bytes), [`Database::checkpoint`] and

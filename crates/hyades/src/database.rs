@@ -385,8 +385,9 @@ impl Database {
     /// Copies the database to a new directory while transactions run. The copy holds the checkpoint
     /// and the log as far as they are durable at the time of the call, hence every transaction
     /// acknowledged before. The copy is read back and checked before the function returns. The copy
-    /// opens like the original, and [`Builder::restore`] can restore any moment since its
-    /// checkpoint. Checkpoints and the truncation of the log wait until the copy is complete.
+    /// opens like the original, and [`Builder::restore`] can restore from the copy any moment since
+    /// the copy's checkpoint. Checkpoints and the truncation of the log wait until the copy is
+    /// complete.
     ///
     /// ```
     /// # use hyades::{Database, Schema, Type};

@@ -9,8 +9,8 @@ use hyades_index::Keyed;
 use hyades_platform::reclaim;
 use std::sync::atomic::Ordering;
 
-/// Returns the sum of the hashes of every row and of every secondary index entry with a match in
-/// its row. Tables are identified by their numbers in the log. The order of rows does not matter.
+/// Returns the sum of the hashes of every row and of every secondary index entry that matches its
+/// row. Tables are identified by their numbers in the log. The order of rows does not matter.
 pub(crate) fn digest<S: Stamp>(tables: &[TableData<S>]) -> u64 {
     let mut sum = 0u64;
     let mut bytes = Vec::new();

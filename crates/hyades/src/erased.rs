@@ -156,7 +156,7 @@ pub(crate) trait AnySession: Send {
         answer: &mut Answer,
     ) -> Result<(), Error>;
     /// Logs a call before running it, and lines the call up with the seat of a posted call. The
-    /// call follows the transactions in `order`.
+    /// call follows the transactions whose needs are in `order`.
     fn arrive(
         &mut self,
         call: Call<'_>,

@@ -79,8 +79,8 @@ struct StaleEntry {
     table: u32,
     index: u16,
     key: KeyBytes,
-    /// At least the version without a match; [`Tid::NONE`] at a replay on one version. Readers of
-    /// earlier states need the entry.
+    /// At least the version that the entry does not match; [`Tid::NONE`] at a replay on one
+    /// version. Readers of earlier states need the entry.
     since: Tid,
 }
 

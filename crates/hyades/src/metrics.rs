@@ -90,7 +90,7 @@ impl Histogram {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Metrics(Vec<Metric>);
 
-/// The description of a metric, before the values of the metric.
+/// The description of a metric, to be given values.
 #[derive(Clone, Copy)]
 pub(crate) struct Description {
     pub name: &'static str,

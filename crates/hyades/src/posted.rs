@@ -342,8 +342,8 @@ impl PostedCalls {
         self.closed.load(Ordering::SeqCst) && self.open.load(Ordering::SeqCst) == 0
     }
 
-    /// Returns the next call that may run. Waits for a call if `waits`, up to `None` once the
-    /// database is closed and no call is open; else `None` if no call may run now.
+    /// Returns the next call that may run. With `waits`, waits for a call, and returns `None` only
+    /// once the database is closed and no call is open; else `None` if no call may run now.
     fn next(&self, waits: bool, idle: impl FnOnce()) -> Option<PostedJob> {
         let mut state = self.state();
         if state.runnable.is_empty() && !self.closed.load(Ordering::SeqCst) && waits {

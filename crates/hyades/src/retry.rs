@@ -8,7 +8,7 @@
 //! at the gate no longer than a few times the duration of the starving transaction's attempts, so
 //! that a closure that waits for another thread, which waits at the gate, still makes progress.
 //!
-//! Transactions that take turns wait until their turn is there: the wait is no conflict and has no
+//! Transactions that take turns wait until their turn comes: the wait is no conflict and has no
 //! bound here. So a closure must not wait for a thread that needs a partition of the closure.
 //! Only a transaction run inside a transaction of another database does not wait: the inner
 //! transaction conflicts instead, so two databases nested both ways do not stop for ever.

@@ -23,8 +23,7 @@ use std::marker::PhantomData;
 /// | `#[key]` | fields | the primary key, of these fields in their order |
 /// | `#[index]`, `#[unique]` | a field | a secondary index of this field; no two rows share a key |
 /// | `#[default_value(expr)]` | a field | the value for existing rows if the field is new |
-/// | `#[table(name = "..")]` | the struct | the table's name; by default the struct's, in snake
-/// case |
+/// | `#[table(name = "..")]` | the struct | the table's name; else the struct's, in snake case |
 /// | `#[table(hash)]` | the struct | a hash table: point reads only, faster |
 /// | `#[table(key(a, b))]` | the struct | the primary key, in this order |
 /// | `#[table(index(by_ab(a, b)))]` | the struct | an index of several fields; also `unique` |

@@ -9,7 +9,7 @@ use hyades::{Abort, Database, Protocol, Session, Transaction};
 use hyades_platform::clock::process_cpu_ns;
 use std::time::{Duration, Instant};
 
-/// Processor time of a count of pops. On a busy machine a second has less of this time.
+/// Processor time in which pops are counted. On a busy machine a second has less processor time.
 const SPAN: Duration = Duration::from_millis(500);
 
 /// Takes the first row of the queue, and puts a row behind the last.

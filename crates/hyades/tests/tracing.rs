@@ -132,7 +132,7 @@ fn an_operator_sees_what_a_database_does() {
     let faulty = FaultyDevice::new(FileDevice::shared());
     let device = faulty.clone();
     let db = open(&dir.path().join("faulty"), |log| log.device = Some(Arc::new(device)));
-    // The next sync may be the sync of a segment in preparation: then the sync behind.
+    // The next sync may be the sync of a segment in preparation: then a later try fails.
     let fails = |n: u32| {
         faulty.arm(Fault::Sync(0));
         insert(&db, &n.to_string()).is_err()

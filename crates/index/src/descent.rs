@@ -3,7 +3,7 @@
 //!
 //! Invariant: if the parent is still at its version, the child is the node with the target in its
 //! key range, and the range is from `lower` to `upper`. So a step notes the child's version and
-//! then checks the parent's, like every descent (tree.rs), after any time.
+//! then checks the parent's, like every descent (tree.rs), no matter how much later.
 
 use super::finger::Finger;
 use super::key::{Keyed, Probe, padded, words};

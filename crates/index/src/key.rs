@@ -20,8 +20,8 @@ pub enum KeyShape {
 
 /// An entry with its own key.
 pub trait Keyed {
-    /// Returns the key's bytes, in an encoding with key order as byte order. The bytes never change
-    /// while the entry is linked into an index.
+    /// Returns the key's bytes, in an encoding whose byte order is the key order. The bytes never
+    /// change while the entry is linked into an index.
     fn key(&self) -> &[u8];
 }
 
@@ -81,8 +81,8 @@ fn tail(key: &[u8], start: usize) -> u64 {
 }
 
 /// Turns bounds of any length into bounds of exactly `length` bytes that admit the same keys of
-/// `length`. The returned bytes become the words of a fixed-length probe: a shorter bound is padded
-/// by `words`, a longer bound is cut here.
+/// that length. The returned bytes become the words of a fixed-length probe: a shorter bound is
+/// padded by `words`, a longer bound is cut here.
 pub(super) fn fit_lower(bound: Bound<&[u8]>, length: usize) -> Bound<&[u8]> {
     match bound {
         // A proper prefix is below every key with the prefix.

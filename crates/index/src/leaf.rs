@@ -109,6 +109,6 @@ impl<'g, G> Insertion<'g, G> {
 pub enum Inserted<'g, E, G> {
     /// The entry is linked.
     New(Insertion<'g, G>),
-    /// The key is already the key of an entry, in a leaf; nothing was changed.
+    /// The key exists: the key's entry, and the leaf of the entry; nothing was changed.
     Exists(&'g E, Leaf<'g, G>),
 }

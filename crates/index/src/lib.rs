@@ -137,7 +137,7 @@ where
         with_tree!(&self.tree, tree => tree.step(descent))
     }
 
-    /// Returns the entry under `key`, if any, and the leaf for the key.
+    /// Returns the entry under `key`, if any, and the leaf with the key's place.
     ///
     /// # Panics
     /// If the key's length does not fit the index's shape. The same holds for `find`, `insert`,

@@ -145,8 +145,8 @@ fn a_descent_ahead_of_need_ends_where_it_belongs() {
     assert!(cfg!(miri) || arrived.into_inner() > ROUNDS / 16);
 }
 
-/// Scans in both directions, while writers insert and remove other keys: each scan sees the
-/// remaining keys, in order, without duplicates.
+/// Scans in both directions, while writers insert and remove other keys: each scan sees the keys
+/// that stay, in order, without duplicates.
 #[test]
 fn scans_are_sorted_and_see_what_stays() {
     for (shape, key) in shapes() {
@@ -202,8 +202,8 @@ fn scans_are_sorted_and_see_what_stays() {
     }
 }
 
-/// The phantom contract: if all leaves of a scan are current afterwards, the scan saw an existing
-/// state.
+/// The phantom contract: if all leaves of a scan are current afterwards, the scan saw a state that
+/// existed.
 #[test]
 fn a_validated_scan_is_a_state_that_existed() {
     for (shape, key) in shapes() {
@@ -326,7 +326,7 @@ fn only_one_of_many_inserts_of_a_key_succeeds() {
         }
     });
     assert_eq!(won.load(Ordering::Relaxed), u64::from(count));
-    // A removal with an entry removed before leaves the entry's successor alone.
+    // A removal that names an entry removed before leaves the entry's successor alone.
     let guard = epoch::pin();
     let old = index.find(&0u32.to_be_bytes(), &guard).unwrap();
     assert!(remove(&index, &0u32.to_be_bytes(), &guard));

@@ -113,7 +113,7 @@ where
         Some(LeafPosition { leaf: unsafe { &*node.cast() }, version, root_version })
     }
 
-    /// Prefetches the first bytes of a search in a child of a node of level `level`.
+    /// Prefetches the bytes read first by a search in a child of a node of level `level`.
     #[inline(always)]
     pub(super) fn prefetch_child(child: *mut NodeHeader, level: u32) {
         prefetch_bytes(child, 0, SEARCHED);
@@ -132,7 +132,7 @@ where
         self.try_descend(guard, |inner, _, count| unsafe { inner.route(probe, count) })
     }
 
-    /// Returns the entry under `probe`, and the leaf for the key.
+    /// Returns the entry under `probe`, if any, and the leaf with the key's place.
     #[inline]
     pub fn get<'g>(&self, probe: &Probe<'_, W>, guard: &'g Guard) -> (Option<&'g E>, Leaf<'g, G>) {
         loop {

@@ -189,7 +189,7 @@ mutations! {
     ForgetRemoved "forget-removed",
     /// Under predecessor lists, a row read and then overwritten counts as not read.
     OverwrittenAsUnread "overwritten-as-unread",
-    /// Replay takes a record for dead if an overwritten, unread record is lost.
+    /// Replay takes a record for dead if a record only overwritten by it, and not read, is lost.
     NeedOverwritten "need-overwritten",
     /// Replay takes a record for live although a record read from is dead.
     ForgetDeadPredecessors "forget-dead-predecessors",

@@ -35,7 +35,7 @@ use std::time::Duration;
 const DUE_OBJECTS: u32 = 64;
 const DUE_BYTES: u64 = 64 << 10;
 
-/// The collector's own memory for any number of objects handed over at once.
+/// The collector's own memory for the objects that a thread hands over at once, however few.
 const BAG_BYTES: u64 = 2 << 10;
 
 /// The most objects freed by a call of crossbeam-epoch's `flush`: eight bags of 64.
@@ -67,7 +67,7 @@ static REGISTRY: Mutex<Registry> = Mutex::new(Registry { threads: Vec::new(), fr
 
 /// The state of a thread. Written only by the thread, except for `ended`, and all is Relaxed:
 /// counts and hints. Kept for ever, and reused by a later thread, so guards can refer to the state.
-/// There are as many states as threads at a time so far.
+/// There are as many states as the most threads at the same time so far.
 #[derive(Debug, Default)]
 struct ThreadState {
     /// Number of the outermost pin times two, plus one while pinned.
@@ -136,7 +136,7 @@ impl Registry {
         })
     }
 
-    /// The pins seen at the last look, with the time since.
+    /// The present pins, each with the time since the look that first found the pin.
     fn pins(&mut self) -> impl Iterator<Item = (&'static ThreadState, u64, Duration)> {
         let now = clock::monotonic_ns();
         self.threads.iter_mut().filter_map(move |thread| {

@@ -188,7 +188,7 @@ impl Copying<'_> {
         Ok(())
     }
 
-    /// The length of a segment's part below `end`, up to the batch with `end`.
+    /// The length of a segment's part below `end`, including the batch that reaches `end`.
     fn needed(&self, segment: &Segment, end: Lsn) -> Result<u64, Error> {
         let Some(header) = &segment.header else { return Ok(segment.length) };
         let path = &segment.path;

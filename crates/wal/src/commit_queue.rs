@@ -43,10 +43,10 @@ struct WaitQueue<T> {
     last: VecDeque<(Lsn, T)>,
     /// The highest position ever in `last`.
     highest: Lsn,
-    /// Transactions with further needs, arrived by ascending position: mostly under the stream of
-    /// their own record.
+    /// The rest, nearly all with further needs, arrived by ascending position: mostly under the
+    /// stream of their own record.
     first: VecDeque<ParkedTicket<T>>,
-    /// Transactions with further needs, arrived in another order.
+    /// The rest, arrived in another order.
     others: BinaryHeap<ParkedTicket<T>>,
     /// The waker, and the position last armed, see [`CommitQueue::arm`].
     armed: ParkedWaker,
@@ -78,7 +78,7 @@ impl<T> WaitQueue<T> {
         }
     }
 
-    /// Removes a transaction with further needs if its position here is reached.
+    /// Removes a transaction of `first` or `others`, if any, with a reached position.
     fn pop(&mut self, reached: Lsn) -> Option<ParkedTicket<T>> {
         let is_past = |parked: &mut ParkedTicket<T>| is_met(reached, parked.lsn);
         if let Some(parked) = self.first.pop_front_if(is_past) {

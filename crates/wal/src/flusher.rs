@@ -132,7 +132,7 @@ impl Flusher {
         Ok(true)
     }
 
-    /// The wanted marks as last read, and the time of the next try to state a mark.
+    /// The wanted marks as last read, and the time to wait before the next try to state a mark.
     pub(crate) fn wanted(&self) -> ((u64, u64), Option<Duration>) {
         (self.asked, self.retry)
     }

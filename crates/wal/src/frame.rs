@@ -11,7 +11,7 @@ pub const MAX_PAYLOAD: usize = 1 << 20;
 pub(crate) const MAX_HEAD: usize = 4 + 3 + 1;
 /// The most bytes of a payload passed in a word, see [`Payload::with_prefix`].
 const MAX_LEAD: usize = 6;
-/// The least payload with a length of more than a byte.
+/// Payloads shorter than this many bytes state the length in a single byte.
 const SHORT: usize = 0x80;
 const _: () = assert!(2 + MAX_LEAD <= size_of::<u64>(), "length, kind and lead are a word");
 const _: () = assert!(MAX_PAYLOAD < 1 << 21, "a length takes three bytes");
@@ -78,7 +78,7 @@ pub struct Payload<'a> {
 }
 
 impl<'a> Payload<'a> {
-    /// The most bytes behind the word, see [`Payload::with_prefix`].
+    /// The most bytes allowed behind the word, see [`Payload::with_prefix`].
     pub const MAX_REST: usize = SHORT - 1 - MAX_LEAD;
 
     /// A payload of the low `len` bytes of `lead`, lowest first, followed by `rest`. The first

@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 /// The most components a vector may have: the most streams of an incarnation.
 pub const MAX_LANES: usize = 64;
-/// The most components of an inline vector: shorter vectors are stored inline and handled by
-/// inlined code.
+/// The most components of an inline vector: vectors up to this length are stored inline and handled
+/// by inlined code.
 pub const INLINE_LANES: usize = 8;
 
 const UNKNOWN: u8 = 0;

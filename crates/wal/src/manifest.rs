@@ -35,7 +35,7 @@ pub struct Manifest {
     pub epoch_floor: u64,
     /// The last known paths of the directories. Informational: markers identify directories.
     pub dirs: Vec<PathBuf>,
-    /// The streams with files.
+    /// The streams with files left.
     pub streams: Vec<StreamEntry>,
     /// The incarnations with frames left, oldest first.
     pub incarnations: Vec<Incarnation>,
@@ -118,11 +118,11 @@ pub const VERSIONS: &str = "versions";
 /// The only value of [`VERSIONS`].
 pub const BY_TIMESTAMP: &str = "timestamps";
 
-/// The incarnation's setting for records of calls logged before they ran: a replayed call may
+/// The incarnation's setting if its records are calls logged before they ran: a replayed call may
 /// abort. The value states the distribution of tables over partitions.
 pub const CALLS: &str = "calls";
 
-/// The incarnation's setting for records with edits of long values.
+/// The incarnation's setting if records may state only the edits of long values.
 pub const EDITS: &str = "edits";
 /// The only value of [`EDITS`].
 pub const WITH_SPLICES: &str = "splices";

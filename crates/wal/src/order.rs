@@ -48,8 +48,8 @@ pub(crate) struct Order {
     /// The end of the last reservation. Increased by writers and the flusher, read by all threads.
     log_lsn: Padded<AtomicU64>,
     slots: Box<[Padded<Slot>]>,
-    /// The number of used slots; slots from here on were never used. Raised before a slot's first
-    /// reservation; the reservation's addition to `log_lsn` releases the new value.
+    /// One above the highest used slot; slots from here on were never used. Raised before a slot's
+    /// first reservation; the reservation's addition to `log_lsn` releases the new value.
     used: AtomicUsize,
     /// Places are reserved by compare-and-swap.
     by_exchange: bool,

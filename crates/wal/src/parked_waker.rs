@@ -44,7 +44,7 @@ impl ParkedWaker {
         self.0 = Some(Box::new(Place { log: log.clone(), lane, number, key, identity }));
     }
 
-    /// Returns the number of the still parked waker of the same task.
+    /// Returns the number for which a waker of the same task is still parked.
     pub fn parked_for(&self, waker: &Waker) -> Option<u64> {
         let place = self.0.as_deref()?;
         (!place.is_reached() && place.identity == identity(waker)).then_some(place.number)

@@ -79,7 +79,8 @@ struct Open {
     block: u64,
     /// The offset of the next batch.
     offset: u64,
-    /// The start of the next segment.
+    /// The end of the segment's part: the start of the next segment, or the incarnation's recorded
+    /// end.
     limit: Lsn,
     /// Whether the segment is a spare: the statements in a spare's headers are not known to be
     /// durable.
@@ -279,7 +280,7 @@ impl StreamReader {
         self.whole = Some(whole);
     }
 
-    /// Returns the first stream with a statement of the anchor in effect beyond the usable end: the
+    /// Returns the first stream for which the anchor in effect states more than is usable: the
     /// lane, the stated and the usable position.
     fn anchor_beyond_limit(&self) -> Option<(usize, Lsn, Lsn)> {
         let lanes = self.anchor.iter().zip(self.whole.as_ref()?).enumerate();

@@ -30,7 +30,8 @@ pub(crate) fn find(
     // Leftovers without an extension are old segments.
     for path in chain.leftovers.iter().filter(|path| path.extension().is_some()) {
         let sequence = last.sequence + 1;
-        // A wrong version or database is not an error here; files under final names are checked.
+        // A wrong version or database is not an error here; only under final names are files
+        // checked for both.
         let found = read_header(&**device, path.clone(), stream.id, &manifest.uuid(), sequence);
         let segment = match found {
             Ok(segment) => Segment { spare: true, ..segment },

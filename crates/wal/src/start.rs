@@ -369,7 +369,7 @@ impl Recovering {
         chosen
     }
 
-    /// Prepares the stream's directory, with a first segment.
+    /// Prepares the stream's directory, with a segment for the incarnation's first frames.
     fn prepare_lane(
         &self,
         stream: StreamId,

@@ -88,7 +88,7 @@ impl Unfinished {
         }
     }
 
-    /// Finishes the whole and durable copy: removes the mark durably.
+    /// Finishes the copy, which must be whole and durable: removes the mark durably.
     ///
     /// # Errors
     /// The directory could not be synced, or the mark not be removed.

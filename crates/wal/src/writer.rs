@@ -128,7 +128,7 @@ impl Writer {
     /// frames of a stream, until the stream is durable up to `lsn`. A writer calls this for its own
     /// frames; further frames become durable when a thread waits for them. Returns false if another
     /// writer's frame before `lsn` is not filled yet: the stream's thread then flushes the frame.
-    /// Has no effect on logs with flushers.
+    /// Has no effect on other logs.
     pub fn flush(&self, stream: usize, lsn: Lsn) -> bool {
         self.flushes() && self.shared.flush_as_writer(stream, lsn)
     }

@@ -39,7 +39,8 @@ fn endless(dir: &std::path::Path) -> hyades_wal::LogOptions {
     options
 }
 
-/// Waits until `end` is flushed; before the interval ends only complete work is flushed.
+/// Waits until `end` is flushed, at most for `within`; returns whether `end` is flushed. Before the
+/// flush interval ends only a complete collection is flushed.
 fn is_flushed(log: &hyades_wal::Log, end: u64, within: Duration) -> bool {
     let began = Instant::now();
     while log.frontier().durable(0) < end && began.elapsed() < within {

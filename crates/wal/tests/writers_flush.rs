@@ -150,8 +150,8 @@ fn an_interval_is_refused_where_writers_flush() {
 }
 
 /// A sync fails, once, while other writers wait to flush: no writer writes behind the failed batch,
-/// so the log is whole for the next opening. A fault found once needs a thread that is woken before
-/// the waking thread goes on: on one processor, every hundredth round.
+/// so the log is whole for the next opening. An earlier fault of the log showed only if a thread
+/// was woken before the waking thread went on: on one processor, every hundredth round.
 #[test]
 fn nothing_is_written_behind_a_batch_that_failed() {
     let began = Instant::now();

@@ -21,7 +21,7 @@ use stateright::{Model, Property};
 /// The rows a and b.
 const ROWS: usize = 2;
 const SLOTS: usize = 3;
-/// The initial version, and the greatest number of overwritten versions.
+/// The initial version, and the most further versions that are overwritten.
 const VERSIONS: usize = 4;
 
 /// An access to a row.

@@ -51,7 +51,7 @@ pub struct ScannedKeys<'s> {
 }
 
 impl ScannedKeys<'_> {
-    /// The keys covered by the result: up to the end by a limit.
+    /// The keys covered by the result: only up to the last row, if the limit has ended the scan.
     fn told(&self) -> Range<KeyByte> {
         let Range { start, end } = self.range;
         match self.rows.last().filter(|_| self.rows.len() == self.limit) {

@@ -126,7 +126,7 @@ impl<B: Split> Buckets<B> {
     }
 
     /// Prefetches the buckets of hashes, and then the last accesses there: so that the cache misses
-    /// of several operations overlap, otherwise prevented by each latch.
+    /// of several operations overlap. Each latch would otherwise prevent the overlap.
     pub fn prefetch(&self, hashes: &[u64]) {
         let count = self.count();
         let slots = hashes.iter().map(|hash| self.slot(assigned(*hash, count)));

@@ -142,7 +142,7 @@ mod tests {
         Version::fetched(u64::from(byte), Some(&[byte]))
     }
 
-    /// Fetches `k` during another fetch of `k`, with the end of `first`. Returns the result of the
+    /// Fetches `k` during another fetch of `k` that ends as `first` does. Returns the result of the
     /// second fetch, and the number of its reads of the data component.
     fn beside(number: u64, first: impl Fn() -> Result<Version, Error> + Sync) -> (u8, usize) {
         let (fetches, asked) = (Fetches::new(), AtomicUsize::new(0));

@@ -38,7 +38,7 @@ use timestamp::Timestamps;
 use transaction_table::TransactionTable;
 use version_table::VersionTable;
 
-/// The divisor of the budget for the share of notes of scans.
+/// Notes of scans may take the budget divided by this number.
 const NOTES_SHARE: usize = 8;
 
 /// The shared state of the sessions, the proxy and checkpoints.

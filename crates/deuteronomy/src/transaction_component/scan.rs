@@ -94,7 +94,7 @@ impl TransactionComponent {
         let (mut most, mut last) = (expected.clamp(PIECE.0, PIECE.1), None::<Arc<[u8]>>);
         loop {
             let rest = last.as_deref().map_or(range, |last| behind(range, last, order));
-            // Between the bounds of a rest for a single further key nothing may be left.
+            // The last piece may have ended at the far bound of the range: then nothing is left.
             let (ended, next) = match is_empty(rest) {
                 true => (None, None),
                 false => {

@@ -293,7 +293,8 @@ fn a_key_that_is_written_often_keeps_what_transactions_may_read() {
     assert!(few <= 500 + WRITES_PER_LOOK as usize * 200, "{few} bytes");
     assert!(write(1, 20 * WRITES_PER_LOOK) <= few, "as many are left however many there were");
     component.begin(&mut old).unwrap();
-    // Newer versions are of use to no transaction, but finding these takes more than their order.
+    // Newer versions are of use to no transaction, but to find this out takes more than the order
+    // of the versions.
     let many = write(2, 10 * WRITES_PER_LOOK);
     assert!(many > few);
     let read = component.get(&mut old, b"k").unwrap();

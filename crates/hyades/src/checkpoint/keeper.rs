@@ -239,7 +239,7 @@ impl Keeper {
     }
 
     /// Removes the files of a checkpoint not named by any manifest. Remaining files are written
-    /// anew by the next checkpoint with the same number.
+    /// anew by the next checkpoint, which has the same number.
     fn remove_parts(&self) {
         let (_, parts) = self.log.next_checkpoint(self.settings.files_per_dir);
         for (_, path) in parts {

@@ -43,8 +43,8 @@ pub struct CheckpointSettings {
     /// nor `interval` is set, checkpoints are taken only by
     /// [`Database::checkpoint`](crate::Database::checkpoint).
     pub max_recovery: Option<Duration>,
-    /// The share of all processors' time, writes to the device included, for writing a checkpoint:
-    /// above 0, at most 1. Default: 0.1.
+    /// The largest share of all processors' time, writes to the device included, for writing a
+    /// checkpoint: above 0, at most 1. Default: 0.1.
     pub share: f64,
     /// Memory for the earlier versions of rows overwritten during the writing of a checkpoint, in
     /// bytes. Above the limit, sessions wait until saved rows are written out: 1 byte to 1 TiB.

@@ -13,7 +13,8 @@ use std::sync::atomic::{Ordering, fence};
 /// The versions that a replayed command reads.
 #[derive(Clone, Copy)]
 pub(crate) enum EarlierVersions<'s> {
-    /// The versions of the records named in the list of predecessors, and of all earlier records.
+    /// The versions of the records named in the list of predecessors, and of all records before
+    /// the named ones.
     Listed(&'s Versions, &'s View),
     /// The versions as of a timestamp.
     AsOf(&'s OldVersions, Tid),

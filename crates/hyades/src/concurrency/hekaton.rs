@@ -14,7 +14,7 @@
 //!
 //! - **Late transactions log data**, or their commands are replayed on several versions. A
 //!   transaction is late if a row of its reads was overwritten, or is about to be overwritten by a
-//!   transaction preparing its commit, at a later timestamp than its own. The log may have the
+//!   transaction preparing its commit, at a later timestamp than the reader's. The log may have the
 //!   overwriting transaction first, and a command reads the version in place at replay, unless
 //!   replay keeps versions: with vectors in the log replay does, and commands read as of a
 //!   timestamp (Taurus 2020, section 4.4).
@@ -56,8 +56,8 @@ pub(crate) struct Hekaton {
     replays_versions: bool,
 }
 
-/// The number of attempts at a row under a write, before failure. Yields after the first
-/// [`PATIENCE`].
+/// The number of a transaction's attempts at a row under a write, before the transaction fails. The
+/// transaction yields after the first [`PATIENCE`].
 const LOOKS: u32 = 2 * PATIENCE;
 
 impl Hekaton {

@@ -17,7 +17,8 @@ pub(crate) struct ReadTime {
     pub as_of: Tid,
     /// Whether the transaction has looked whether a key of a unique index is free.
     pub checks_uniqueness: bool,
-    /// Where rows and gaps keep last readers: the last of all rows overwritten and gaps entered.
+    /// Where rows and gaps keep last readers: the last reader of all rows overwritten and gaps
+    /// entered.
     pub last_read: u64,
 }
 
@@ -30,8 +31,8 @@ pub(super) trait MarksRows<P: LoggingProtocol>:
 }
 
 /// The statements in a transaction's record for a replay with several versions. The record has no
-/// position yet: a transaction with a later position was found committing, or commits later, and
-/// not in a settled epoch. `snapshots`: transactions read as of an earlier timestamp than their
+/// position yet: a transaction that gets its position later was found committing, or commits later,
+/// and not in a settled epoch. `snapshots`: transactions read as of an earlier timestamp than their
 /// own.
 pub(super) fn stated_versions<C: MarksRows<P>, P: LoggingProtocol>(
     control: &C,

@@ -18,8 +18,9 @@
 //!   if another transaction holds a row of the read set, since the other transaction may have
 //!   folded the row's stamps already.
 //! - **Late only in the epoch of the beginning.** Checkpoints and snapshots are prefixes by
-//!   epoch. A transaction that overwrites a row commits in the epoch of the read or a later epoch;
-//!   so the late reader may not belong to a later epoch, nor have read from a later epoch.
+//!   epoch. A transaction that overwrites a row after a read commits in the epoch of the read or a
+//!   later epoch; so a late reader may not belong to a later epoch than its beginning, nor have
+//!   read from a later epoch.
 //! - **Stamps are folded at the read of a row**, not at commit: later the stamps may be
 //!   half-written, or belong to another version.
 

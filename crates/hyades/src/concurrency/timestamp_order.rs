@@ -59,9 +59,9 @@ pub(crate) struct TimestampOrder {
     orders_commands: bool,
 }
 
-/// The number of attempts at a row marked by an earlier transaction, before failure. Yields after
-/// the first [`PATIENCE`], but few times: a waiting transaction holds back the versions that it may
-/// read.
+/// The number of attempts at a row marked by an earlier transaction, before failure. The
+/// transaction yields after the first [`PATIENCE`], but few times: versions that a waiting
+/// transaction may read are not freed.
 const LOOKS: u32 = PATIENCE + 8;
 
 impl TimestampOrder {
@@ -132,8 +132,8 @@ impl TimestampOrder {
         }
     }
 
-    /// Whether the log may have, before this transaction, a later transaction that changes the
-    /// reads of this transaction: by a write that is done, or about to be done.
+    /// Whether the log may have, before this transaction, a later transaction that writes a row
+    /// that this transaction has read, or would have read: the write is done, or about to be done.
     fn is_late<P: LoggingProtocol>(state: &TxnState<'_, TimestampOrder, P>) -> bool {
         let is_changed = |read: &ReadRow<'_, RowStamp<P>>| {
             let owner = read.record.lock.load(Ordering::SeqCst);

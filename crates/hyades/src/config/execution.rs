@@ -74,7 +74,7 @@ impl Builder {
     /// Has each [`Session`](crate::Session) keep an order: a transaction follows the previous
     /// transaction of its session, also where the two have no row in common. Then a crash leaves a
     /// prefix of the session's transactions, with the transactions that they had read from; and the
-    /// ticket of a transaction with writes speaks for all earlier transactions. Off by default.
+    /// ticket of a transaction with writes speaks for all before it. Off by default.
     ///
     /// Without an order, of two transactions under way at once the later may survive alone, unless
     /// it depends on the earlier by a row. A session that waits for each ticket before the next

@@ -319,7 +319,7 @@ impl Session {
     ///
     /// A deleted row can be freed a moment later, after its epoch (10 ms), and once no snapshot
     /// needs the row. So call this function every few milliseconds while [`Session::has_unused`],
-    /// and less often while it returns false: there was nothing to free. A call takes a few
+    /// and less often while the calls return false: there was nothing to free. A call takes a few
     /// milliseconds at most. A large [`Session::result`] is gone afterwards.
     pub fn free_unused(&mut self) -> bool {
         let is_large = self.has_large_room();

@@ -99,8 +99,8 @@ impl Inspected<'_> {
         self.head.slots
     }
 
-    /// Returns the numbers of the rows without a key inserted by a command, or the first number
-    /// permitted to its call: replay gives the same numbers.
+    /// Returns the numbers of the keyless rows that a command inserted, or the first number that
+    /// its call may give: replay gives the same numbers.
     pub fn row_ids(&self) -> &[u64] {
         &self.head.row_ids
     }

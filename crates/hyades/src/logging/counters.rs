@@ -1,10 +1,9 @@
 //! Per-stream counters of record numbers, for protocols with numbers that grow along each stream
 //! and along any other order required by the protocol.
 //!
-//! A number and a position in the stream are drawn in one step: the counter is locked from the
-//! number to the position, about as long as two additions take. So numbers grow along the stream,
-//! and while the counter is m no later frame has a number up to m: m is the stream's mark (`mark`
-//! in the code).
+//! A number and a position in the stream are drawn in one step: the counter is locked for both
+//! draws, about as long as two additions take. So numbers grow along the stream, and while the
+//! counter is m no later frame has a number up to m: m is the stream's mark (`mark` in the code).
 
 use hyades_platform::broken;
 use hyades_platform::sync::{AtomicU64, Ordering, Padded, spin_hint, yield_now};
@@ -16,7 +15,7 @@ use std::time::Duration;
 pub(crate) struct Counters {
     /// The last number << 1, plus 1 while locked (Acquire) by a session that draws the next number
     /// and reserves its frame; then the session unlocks the counter (Release). The stream's flusher
-    /// raises the counter while unlocked.
+    /// raises an unlocked counter.
     streams: Box<[Padded<AtomicU64>]>,
 }
 

@@ -4,8 +4,9 @@
 //! command before validation of its reads, so conflicting transactions are in the stream in
 //! serialization order. The exception are data records of transactions with a late commit, as under
 //! timestamps: a late record may be behind the record of a transaction that overwrote rows read by
-//! the late transaction, and does not depend on it. A reader saw only transactions with frames
-//! reserved before the reader ended, and needs the stream up to the reserved end at that time.
+//! the late transaction. The overwriting transaction does not depend on the late one. A reader saw
+//! only transactions with frames reserved before the reader ended, and needs the stream up to the
+//! reserved end at that time.
 
 use super::{LoggingProtocol, Needs, StartContext, StartsOnLog};
 use hyades_platform::broken;

@@ -115,7 +115,8 @@ pub(crate) fn replay<S: Stamp>(
     let mut sources = Vec::new();
     for ((name, reader), mut stream) in names.into_iter().zip(readers).zip(streams) {
         if shape.data_only {
-            // Versions order the reads, and the recoverable records are known.
+            // The order of reads is not needed beside row versions, and the recoverable records are
+            // known.
             keep_overwritten(&mut stream);
         }
         let LoadedFrames { frames, end } = stream;

@@ -158,8 +158,7 @@ impl Tombstones {
     }
 
     /// Removes tombstones that no remaining record may precede, if there are enough. The thread
-    /// applies no record. The thread `waits` for other threads if it keeps no record not judged
-    /// yet.
+    /// applies no record. The thread `waits` for other threads if it keeps no unjudged record.
     pub fn remove_settled<'p, S: Stamp>(
         &mut self,
         replay: &ReplayContext<S>,

@@ -18,8 +18,8 @@ use std::time::Duration;
 /// the same time.
 const PATIENCE_WITH_OTHERS: Duration = Duration::from_secs(1);
 
-/// A transaction without writes probably only reads if it meets a conflict after this many rows and
-/// gaps, or has met conflicts in this many attempts.
+/// A transaction without writes probably only reads if it meets a conflict after reads of this many
+/// rows and gaps, or has met conflicts in this many attempts.
 const MANY_READS: usize = 64;
 const FEW_ATTEMPTS: u64 = 8;
 

@@ -130,7 +130,8 @@ impl<'g, S> GapChange<'g, S> {
         }
     }
 
-    /// Replaces an observation of the gap just before the insertion.
+    /// Replaces an observation if it is of the gap just before the insertion; returns whether it
+    /// is.
     fn update(&self, seen: &mut Gap<'g, S>) -> bool {
         if seen.observed() != self.before {
             return false;

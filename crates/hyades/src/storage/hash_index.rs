@@ -505,7 +505,7 @@ impl<E> Drop for HashIndex<E> {
             }
         };
         // SAFETY: no guard pinned from now on can reach the directory; the directory is freed after
-        // all other guards.
+        // all guards pinned before.
         unsafe { retire(&guard, bytes, free) };
     }
 }

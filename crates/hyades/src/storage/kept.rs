@@ -7,9 +7,9 @@
 //! into the kept tree afterwards.
 //!
 //! **Invariant.** A row or an entry that an open snapshot holds is in its index or in the kept
-//! tree. For the row is inserted here *before* leaving the index, and removed from here when no
-//! snapshot is open below the version that ended the row. So a reader of a snapshot that has not
-//! found the row in the index finds the row here, if the reader looks here *after* the index.
+//! tree. For the item is inserted here *before* leaving the index, and removed from here when no
+//! snapshot is open below the version that ended the item. So a reader of a snapshot that has not
+//! found the item in the index finds the item here, if the reader looks here *after* the index.
 //!
 //! The tree may have several records of one key, each with the version that ended the record, and
 //! the index may have one more. At most one of all these records has a row as of a snapshot: each
@@ -68,8 +68,8 @@ fn full_key(key: &[u8], end: Tid) -> KeyBytes {
 
 /// The kept rows or entries of one index.
 pub(crate) struct KeptTree<T: Send + Sync + 'static> {
-    /// Raised before an insertion, lowered after a removal. Relaxed: a reader that needs a kept row
-    /// has found the index without the row, and the row left the index after being counted.
+    /// Raised before an insertion, lowered after a removal. Relaxed: a reader that needs a kept
+    /// item has found the index without the item, and the item left the index after being counted.
     count: AtomicUsize,
     shape: KeyShape,
     /// Created at the first insertion.

@@ -34,7 +34,7 @@ impl PackedKey {
         bytes.is_some_and(|bytes| (1..=PACKED).contains(&bytes))
     }
 
-    /// Appends one column that fits; `None` if the value does not fit the type.
+    /// Appends one column, for which there is room; `None` if the value does not fit the type.
     #[inline(always)]
     pub fn with(self, value: &Value<'_>, kind: Type) -> Option<PackedKey> {
         let half = |v: u32| PackedKey { bits: self.bits << 32 | u128::from(v), len: self.len + 4 };

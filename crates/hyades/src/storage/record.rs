@@ -213,8 +213,8 @@ impl<S> Record<S> {
         // Acquire: pairs with the Release that published the block, after its head was initialised.
         let block = self.block.load(Ordering::Acquire);
         // SAFETY: the block is the inline block, or `store_row` published the block; its head
-        // states its capacity and never changes the capacity. A replaced block is retired through
-        // the epoch. This function is safe because each `&Record` either has the lifetime of a
+        // states the capacity, which never changes. A replaced block is retired through the
+        // epoch. This function is safe because each `&Record` either has the lifetime of a
         // pinned guard, as indexes return it, or belongs to the record's only owner: `&self` keeps
         // the block from being freed.
         unsafe {

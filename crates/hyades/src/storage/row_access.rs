@@ -158,8 +158,8 @@ impl<S: Stamp> TableData<S> {
         arena.alloc_slice_copy(&out)
     }
 
-    /// The whole row, in `arena` memory, of an older version of a record, given with the bytes in
-    /// the form of a record's.
+    /// The whole row, in `arena` memory, of an older version of a record. The bytes of `row` are in
+    /// the form of a record.
     pub fn whole_row<'a>(&self, record: &Record<S>, row: &'a [u8], arena: &'a Bump) -> &'a [u8] {
         match &self.short {
             None => row,

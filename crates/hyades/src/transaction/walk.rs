@@ -9,7 +9,7 @@ use crate::storage::value::Value;
 /// The goal and the limits of a step of a walk.
 #[derive(Clone, Copy, Debug)]
 pub struct WalkStep<'k> {
-    /// The begin of the step.
+    /// The cursor at which the step begins.
     pub cursor: u64,
     /// The first values of the keys to read.
     pub prefix: &'k [Value<'k>],
@@ -26,7 +26,7 @@ pub struct WalkStep<'k> {
 pub struct Walked<'t> {
     /// The rows, in no order.
     pub rows: &'t [Row<'t>],
-    /// The begin of the next step; 0 if this step was the last.
+    /// The cursor of the next step; 0 if this step was the last.
     pub next: u64,
     /// The number of buckets and rows looked at, about.
     pub steps: usize,

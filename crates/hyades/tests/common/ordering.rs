@@ -34,7 +34,7 @@ pub fn a_later_reader_is_not_overtaken(opened: Opened) -> bool {
     runs_again_after(opened, write_a, |tx| count(tx, A).map(drop))
 }
 
-/// The later transaction has marked the row, and does not write the row.
+/// The same, if the later transaction has marked the row, and does not write the row.
 pub fn a_row_marked_later_is_not_overtaken(opened: Opened) -> bool {
     runs_again_after(opened, write_a, |tx| {
         let savepoint = tx.savepoint();
@@ -44,7 +44,7 @@ pub fn a_row_marked_later_is_not_overtaken(opened: Opened) -> bool {
     })
 }
 
-/// The later transaction has found that no row has a key, one by one or in a range.
+/// The same, if the later transaction has found that no row has a key, one by one or in a range.
 pub fn a_later_miss_is_not_overtaken(opened: Opened, is_hash: bool, is_scan: bool) -> bool {
     let table = if is_hash { HASHED } else { ITEMS };
     let insert = move |tx: &Transaction<'_>| {
@@ -62,7 +62,7 @@ pub fn a_later_miss_is_not_overtaken(opened: Opened, is_hash: bool, is_scan: boo
     })
 }
 
-/// The later transaction has found no row of a group in an index.
+/// The same, if the later transaction has found no row of a group in an index.
 pub fn a_later_look_into_an_index_is_not_overtaken(opened: Opened) -> bool {
     const GROUP_OF_NONE: i64 = 500;
     let join = |tx: &Transaction<'_>| tx.update(ITEMS, A, &[GROUP.set(GROUP_OF_NONE)]);

@@ -18,7 +18,7 @@ fn a_transaction_commits_although_what_it_read_was_overwritten() {
     }
 }
 
-/// A version is not known to be valid later: the transaction runs again.
+/// The same with a version not known to be valid later: the transaction runs again.
 #[test]
 fn without_a_common_time_it_runs_again() {
     let Opened { db, dir: _dir } = open(Protocol::None);
@@ -41,7 +41,7 @@ fn it_does_not_precede_what_a_snapshot_holds() {
     assert!(late::a_snapshot_is_a_prefix());
 }
 
-/// The transaction is a later transaction because of the absence of an index entry.
+/// The same, if the absence of an index entry makes the transaction a later one.
 #[test]
 fn neither_if_it_has_only_seen_that_something_is_gone() {
     assert!(late::what_is_gone_is_gone_after_the_snapshot());

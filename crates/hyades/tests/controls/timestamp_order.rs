@@ -1,5 +1,6 @@
 //! Promise: under timestamp order a transaction reads and commits as of its beginning, and fails
-//! where a later transaction has read a row before its write. Each test runs one interleaving.
+//! where a later transaction has already read the state before the write. Each test runs one
+//! interleaving.
 
 use crate::common::late::a_late_procedure_is_data;
 use crate::common::ordering as order;

@@ -57,8 +57,8 @@ pub trait Device: Send + Sync + Debug {
     /// synced.
     fn create(&self, path: &Path, len: u64) -> io::Result<Arc<dyn DeviceFile>>;
     /// Like [`create`](Self::create), for a file not needed soon: writes and syncs the file in
-    /// pieces and calls `pause` with the bytes of a piece before the next piece, so further users
-    /// get the device meanwhile. Once `pause` returns false the file is needed: the rest is written
+    /// pieces and calls `pause` with the bytes of a piece before the next piece, so other users get
+    /// the device meanwhile. Once `pause` returns false the file is needed: the rest is written
     /// at once. A device without a benefit from pieces creates the file at once.
     fn create_in_pieces(
         &self,

@@ -81,7 +81,8 @@ struct StripedFile {
     set: Arc<Set>,
     parts: Vec<Arc<dyn DeviceFile>>,
     /// Whether a part has unsynced writes. Set after each write, cleared before each sync. Relaxed:
-    /// a write due in a sync returned before the sync began, and the caller orders the two.
+    /// a write to be covered by a sync returned before the sync began, and the caller orders the
+    /// two.
     written: Vec<AtomicBool>,
 }
 

@@ -128,8 +128,8 @@ impl Queue {
 struct ThrottledFile {
     inner: Arc<dyn DeviceFile>,
     queue: Arc<Queue>,
-    /// Bytes written and not yet transferred. Relaxed: a write due in a sync returned before the
-    /// sync began.
+    /// Bytes written and not yet transferred. Relaxed: a write to be covered by a sync returned
+    /// before the sync began.
     unsynced: AtomicU64,
     /// The end of the last read. Relaxed: a file has a single reader at a time; with two, a latency
     /// more or less would be charged.

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Alignment of address, offset and length; some file systems need less.
 const ALIGNMENT: usize = 4096;
-/// Shorter writes go through the page cache, as fast for short writes.
+/// Shorter writes go through the page cache, which is as fast for short writes.
 const LEAST: usize = 16 << 10;
 /// Longer writes go through the page cache, too.
 const MOST: usize = 4 << 20;

@@ -1,6 +1,6 @@
 //! Complete transfers from partial ones: the system may transfer less than requested, or be
-//! interrupted. A single loop for the file system and for the simulated disk, with partial
-//! transfers on purpose.
+//! interrupted. A single loop for the file system and for the simulated disk; the simulated disk
+//! makes partial transfers on purpose.
 
 use std::io::{self, ErrorKind, IoSlice};
 

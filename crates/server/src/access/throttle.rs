@@ -12,7 +12,7 @@ const WINDOW: Duration = Duration::from_secs(60);
 /// Up to this number of failures in the window have no consequence.
 const FREE: u32 = 10;
 
-/// The delay after the next failure; the delay doubles with each further failure.
+/// The delay after the first failure beyond `FREE`; the delay doubles with each further failure.
 const FIRST_DELAY: Duration = Duration::from_millis(100);
 
 /// The longest delay.

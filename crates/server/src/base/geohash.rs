@@ -134,7 +134,7 @@ impl GeoPlace {
 
     /// The middle of the smallest cell of a number; a score of another kind gives some place.
     pub fn of_score(score: f64) -> GeoPlace {
-        // A score that is no number has all bits of a negative number, as in C.
+        // A negative score is no number of a place: all its bits are taken, as in C.
         let bits = if score < 0.0 { score as i64 as u64 } else { score as u64 };
         let cell = Cell { column: gather(bits >> 1), row: gather(bits), steps: MOST_STEPS };
         let middle =

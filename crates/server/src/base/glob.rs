@@ -1,7 +1,7 @@
 //! Glob patterns: `*`, `?`, `[a-z]`, `[^a]`, and `\` before any byte.
 
-/// Whether a text matches a pattern as a whole. A `*` is tried again only from the start of the
-/// last `*`, so the time is at most the product of the lengths.
+/// Whether a text matches a pattern as a whole. After a mismatch only the last `*` is tried again,
+/// with a byte more, so the time is at most the product of the lengths.
 pub fn matches(pattern: &[u8], text: &[u8], ignore_case: bool) -> bool {
     let (mut p, mut t) = (0, 0);
     // Behind the last `*`, and the end of the text covered by the `*`.

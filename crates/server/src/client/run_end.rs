@@ -9,7 +9,7 @@ use std::time::Duration;
 /// The results of a run, or of a job: the conversation finishes both in the same way.
 #[derive(Default)]
 pub struct RunEnd {
-    /// Of the transaction of the replies: the replies leave once the transaction is acknowledged.
+    /// The ticket of the transaction: the replies leave once the transaction is acknowledged.
     pub ticket: Option<Ticket>,
     /// The number of replies that depend on the ticket.
     pub replies: usize,

@@ -10,8 +10,8 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 /// A range of a string in bits, with both ends. `None` if the range is empty. Ends before the
-/// string are its first byte or bit, even ends in the wrong order: so for BITPOS, but not for
-/// BITCOUNT.
+/// string are its first byte or bit. Two negative ends in the wrong order are an empty range for
+/// BITCOUNT, but not always for BITPOS.
 fn bit_range(
     length: usize,
     args: &[&[u8]],

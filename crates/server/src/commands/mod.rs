@@ -247,8 +247,8 @@ impl<'a> Caller<'a> {
         }
     }
 
-    /// Forgets the notices of a script's commands: the script was taken back, or its transaction
-    /// runs again.
+    /// Forgets the notices and the lines of a script's commands: the script was taken back, or its
+    /// transaction runs again.
     pub fn forget(&self) {
         self.notices.borrow_mut().clear();
         self.lines.borrow_mut().clear();

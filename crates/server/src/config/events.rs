@@ -7,7 +7,7 @@ pub struct EventClasses(u16);
 /// Each letter is a bit, by its place. `A` stands for the letters before `K`.
 const LETTERS: &str = "g$lshzxetdKEmn";
 
-/// The number of letters behind `A`.
+/// The number of letters for which `A` stands.
 const IN_ALL: usize = 10;
 
 impl EventClasses {

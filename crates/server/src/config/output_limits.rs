@@ -34,7 +34,7 @@ impl OutputLimit {
     }
 }
 
-/// The limits of other clients, and of clients that subscribe, as numbers.
+/// The limits of clients that do not subscribe, then of subscribers, as numbers.
 #[derive(Debug, Default)]
 pub struct OutputLimits([[AtomicU64; 3]; 2]);
 

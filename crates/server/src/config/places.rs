@@ -15,8 +15,8 @@ impl Settings {
         self.number("tcp-backlog") as i32
     }
 
-    /// The frequency of Redis's periodic work, per second. This server has no periodic work by a
-    /// clock.
+    /// The frequency of Redis's periodic work, per second. Only INFO uses the number: nothing here
+    /// depends on it.
     pub(crate) fn hz(&self) -> String {
         self.text("hz")
     }

@@ -94,7 +94,7 @@ impl TextRule {
         }
     }
 
-    /// As [`TextRule::read`], for kinds of values with a setting or two.
+    /// As [`TextRule::read`], for kinds of values of only one or two settings.
     fn read_other(
         self,
         text: &str,

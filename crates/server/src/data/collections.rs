@@ -71,8 +71,8 @@ pub fn first_run(number: u64) -> u64 {
     number << 1
 }
 
-/// The first byte of the low key of a block, in the second run of a stream, whose body begins with
-/// the number of a part of the stream: of a group.
+/// In the second run of a stream, the first byte of the low key of each group's block. The body of
+/// the block begins with the number of the group, a part of the stream.
 pub const PART: u8 = 1;
 
 fn part_of(low: &[u8], body: &[u8]) -> Option<u64> {

@@ -342,7 +342,7 @@ impl<'t> MemberRun<'t> {
     }
 
     /// The rank of a member in a sorted run: the rank of the first member of the block in which the
-    /// member lies or would lie, and the number of the block's members before it.
+    /// member lies or would lie, plus the number of the block's members before it.
     pub fn rank(&self, name: &[u8]) -> Result<usize, Abort> {
         let block = self.table.at(self.number, self.place(name, &mut [0; PLACE_BYTES]))?;
         let Some(block) = block else { return Ok(0) };

@@ -3,10 +3,10 @@
 //! The first entry of a node is stored whole: the sixteen bytes of the id, the number of fields,
 //! then each field and its value. Each further entry begins with a number whose lowest bits are
 //! flags (1: the fields are those of the first entry; 2: the second part of the id is 0; 4: the
-//! time follows as a number of its own) and whose rest is the time since the first entry; then,
-//! unless 0, the second part of the id, counted from the second part of the first id if both times
-//! are the same; then the values alone, or the number of fields, and each field with its value.
-//! Numbers and strings are packed as in [`packed`].
+//! time follows as a number of its own) and whose rest is the time since the first entry; then the
+//! second part of the id, unless this is 0, counted from the second part of the first id if both
+//! times are the same; then the values alone, or the number of fields, and each field with its
+//! value. Numbers and strings are packed as in [`packed`].
 
 use super::packed;
 use crate::base::stream_id::StreamId;

@@ -83,7 +83,7 @@ impl<'a> Reply<'a> {
         self.out.len()
     }
 
-    /// The longest string with room left.
+    /// The length of the longest string that can still be written.
     pub fn room(&self) -> usize {
         self.limit.saturating_sub(self.out.len())
     }

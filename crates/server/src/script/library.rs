@@ -98,8 +98,8 @@ pub fn reply_error(text: &str) -> mlua::Error {
     mlua::Error::external(ScriptError { text: text.to_string(), is_reply: true })
 }
 
-/// The place of the call of a function of the server, in the form for the start of messages: the
-/// script, unless another function has called for the script.
+/// The place of the call of a function of the server, in the form for the start of messages: a
+/// line of the script; empty if a native function has made the call.
 fn caller(lua: &Lua) -> String {
     for level in 1.. {
         let seen = lua.inspect_stack(level, |debug| {

@@ -99,7 +99,7 @@ const MOST_PARKED: usize = 1_024;
 const MOST_UNSENT: usize = 1 << 20;
 /// Most commands of a connection in a turn.
 const MOST_COMMANDS: usize = 64;
-/// Most keys of a client's WATCH: EXEC compares them on an event loop.
+/// Most watched keys of a client: EXEC compares them on an event loop.
 const MOST_WATCHED: usize = 1 << 14;
 /// Most attempts of WATCH at once if other loops change the rows to be marked.
 const MOST_MARKED_AT_ONCE: usize = 16;

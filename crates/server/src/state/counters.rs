@@ -31,7 +31,7 @@ pub struct Counters {
     pub alone: AtomicU64,
     /// Transactions with many reads or writes, run on a separate thread.
     pub large: AtomicU64,
-    /// Collections and strings after the removal of their blocks or chunks.
+    /// Removed collections and strings whose blocks or chunks are gone too.
     pub freed: AtomicU64,
     /// System calls that have read from clients' sockets.
     pub reads: AtomicU64,

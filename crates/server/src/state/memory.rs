@@ -1,7 +1,7 @@
 //! The memory of the process, and the limit set by `maxmemory`.
 //!
-//! All bytes allocated and not freed by the program count, but for the buffers of the log: keys and
-//! values, their indexes, replies that wait for clients. The program supplies the number
+//! All bytes allocated and not freed by the program count: keys and values, their indexes, replies
+//! that wait for clients, but not the buffers of the log. The program supplies the number
 //! ([`Settings::count_memory`](crate::Settings::count_memory)). Without the number, the pages of
 //! the process in memory count.
 //!

@@ -29,15 +29,15 @@ pub(super) const WITH_MARKS: u32 = 3;
 pub(super) const WITH_VERSIONS: u32 = 4;
 /// The format of a manifest with an incarnation of calls logged before they ran.
 pub(super) const WITH_CALLS: u32 = 5;
-/// The format of a manifest with an incarnation with versions as numbers
+/// The format of a manifest with an incarnation whose numbers are versions
 /// ([`super::NUMBERS_ARE_VERSIONS`]). Older programs would give all rows one version.
 pub(super) const WITH_NUMBERED_VERSIONS: u32 = 6;
-/// The format of a manifest with an incarnation of records with edits ([`super::EDITS`]). Programs
-/// without knowledge of edits would take a record with an edit for damaged.
+/// The format of a manifest with an incarnation whose records may have edits ([`super::EDITS`]).
+/// Programs without knowledge of edits would take a record with an edit for damaged.
 pub(super) const WITH_EDITS: u32 = 7;
-/// The format of a manifest with an incarnation of row frames with short heads
-/// ([`super::ROW_HEADS`]). Programs without knowledge of short heads would take a row frame for
-/// damaged.
+/// The format of a manifest with an incarnation whose row frames have short heads
+/// ([`super::ROW_HEADS`]). Programs without knowledge of short heads would take a frame with a
+/// short head for damaged.
 pub(super) const WITH_ROW_HEADS: u32 = 8;
 pub(super) const FORMATS: [u32; 8] = [
     VERSION,

@@ -205,7 +205,8 @@ impl ScannedTable {
         state.present && state.versions.iter().all(is_old)
     }
 
-    /// The version that a scan finds in the table and has to wait for; None without a version.
+    /// The version that a scan finds in the table, and whether the version is committed; None
+    /// without a version.
     fn in_table(state: &RangeState, ts: u8) -> Option<(u8, bool)> {
         state.versions.iter().rev().find(|v| v.0 <= ts).copied()
     }
@@ -214,7 +215,7 @@ impl ScannedTable {
         let is_free = state.latched_by.is_none_or(|by| by as usize == at);
         match self.step(state, at) {
             None => false,
-            // A version in the table of an active transaction is waited for.
+            // The scan waits for a version of an active transaction in the table.
             Some(ReadVersion) => {
                 let ts = self.parties[at].ts().unwrap_or(0);
                 let found = Self::in_table(state, ts);

@@ -22,7 +22,7 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// The number of places of which the last goes to the session with the longest wait.
+/// One of this number of places goes to the session with the longest wait.
 const PASSES: u64 = 64;
 
 /// The wait after which a session is admitted in any case.

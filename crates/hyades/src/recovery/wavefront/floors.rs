@@ -3,10 +3,11 @@
 //! tombstones, and index entries of earlier states of rows.
 //!
 //! A record may state a floor: the record, and every record whose position is reserved later, in
-//! any stream, reads as of no lower TID. So no record behind the first in its own stream does. The
-//! common floor is the lowest, over all streams with unresolved records, of the last floor up to
-//! the watermark. The floor of a dead record counts as well; but a later incarnation begins anew,
-//! since its timestamps may be lower than the timestamps of dead records.
+//! any stream, reads as of no lower TID. So no record behind the stating record in the same stream
+//! reads as of a lower TID. The common floor is the lowest, over all streams with unresolved
+//! records, of the last floor up to the watermark. The floor of a dead record counts as well; but a
+//! later incarnation begins anew, since its timestamps may be lower than the timestamps of dead
+//! records.
 
 use super::super::replay::{DeferredGarbage, ReplayContext};
 use super::super::version_collector::VersionCollector;

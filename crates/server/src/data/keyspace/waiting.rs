@@ -28,7 +28,7 @@ const MOST_NAMED: usize = 4_096;
 pub struct Fills {
     /// Keys that have elements and had none, or with changed streams.
     pub keys: Vec<WaitKey>,
-    /// Further keys were filled, but not noted.
+    /// At least one filled key was not noted in `keys`.
     pub unnamed: bool,
     /// Databases with other keys now.
     pub databases: Vec<u32>,

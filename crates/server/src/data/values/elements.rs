@@ -145,7 +145,7 @@ pub fn replace<'a, T: CollectionType>(
     if all.is_empty() {
         return Ok(entry.remove().map(drop)?);
     }
-    // Members keep their places, so that a scan goes on as if the former members had been removed.
+    // Members keep their places: a scan goes on as if only the missing members had been removed.
     let stays = entry.lies_in_blocks() && entry.head().is_some_and(|head| head.kind() == T::KIND);
     let secret = match stays {
         true => space.find(key)?.row().map_or(Ok(None), |(_, body)| T::secret(body))?,

@@ -7,7 +7,7 @@ use super::*;
 type Model = std::collections::BTreeMap<String, ModelHash>;
 type ModelHash = std::collections::BTreeMap<String, (i64, Option<i64>)>;
 
-/// Whether a time may be set, by the current time.
+/// Whether a time may be set, by the time that the field has so far.
 type Allows = fn(i64, Option<i64>) -> bool;
 
 fn live(model: &mut Model, now: i64) {
@@ -131,7 +131,7 @@ impl Drawn<'_> {
     }
 }
 
-/// When HPEXPIRE sets a time, by the current time.
+/// When HPEXPIRE sets a time, by the time that the field has so far.
 const CONDITIONS: [(&str, Allows); 5] = [
     ("NX ", |_, old| old.is_none()),
     ("XX ", |_, old| old.is_some()),

@@ -17,7 +17,7 @@ fn all_that_read_a_stream_are_called() {
     for at in 0..2 {
         assert_eq!(say_all(&mut house, &mut all, at, "XREAD BLOCK 0 STREAMS s $\r\n")[at], "");
     }
-    // The third client waits for an existing stream.
+    // The third client waits for a later id of the existing stream.
     say_all(&mut house, &mut all, 2, "XREAD BLOCK 0 STREAMS t s 0 5\r\n");
     assert!(all[..3].iter().all(Conversation::is_blocked));
     let said = say_all(&mut house, &mut all, 3, "XADD s 2 a 2\r\n");
