@@ -9,10 +9,11 @@ use crate::rdb::{self, MOST_BYTES};
 use crate::state::Shared;
 use crate::transact::{in_parts, is_too_much, patiently};
 use hyades::{Abort, SessionOrder, Ticket};
+use hyades_platform::sync::Unpoisoned;
 use std::io::Read;
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Condvar, Mutex};
 
 /// Keys of a batch, at most.
 const MOST_KEYS: usize = 1_000;
@@ -22,6 +23,40 @@ const BATCH_BYTES: usize = 1 << 20;
 
 /// Batches waiting for a thread.
 const MOST_WAITING: usize = 2;
+
+/// Most bytes of all batches under way, except of a single larger batch: a file may have many long
+/// values.
+const MOST_UNDER_WAY: usize = 64 << 20;
+
+/// The bytes of the batches under way.
+#[derive(Default)]
+struct BatchRoom {
+    taken: Mutex<usize>,
+    freed: Condvar,
+}
+
+/// The bytes of a batch, until the batch is written.
+struct TakenRoom<'r> {
+    room: &'r BatchRoom,
+    bytes: usize,
+}
+
+impl BatchRoom {
+    /// Waits until there is room for a batch.
+    fn take(&self, bytes: usize) -> TakenRoom<'_> {
+        let is_full = |taken: &mut usize| *taken > 0 && *taken + bytes > MOST_UNDER_WAY;
+        let taken = self.taken.lock().unpoisoned();
+        *self.freed.wait_while(taken, is_full).unpoisoned() += bytes;
+        TakenRoom { room: self, bytes }
+    }
+}
+
+impl Drop for TakenRoom<'_> {
+    fn drop(&mut self) {
+        *self.room.taken.lock().unpoisoned() -= self.bytes;
+        self.room.freed.notify_one();
+    }
+}
 
 /// A key of a batch; the ranges refer to the bytes of the batch.
 struct BatchKey {
@@ -51,6 +86,9 @@ impl Batch {
         self.keys.len() >= MOST_KEYS || self.bytes.len() >= BATCH_BYTES
     }
 }
+
+/// A batch on the way to a thread, with the room taken.
+type RoomyBatch<'r> = (Batch, TakenRoom<'r>);
 
 /// Stores, in a transaction, the number of batches written by a thread.
 type KeepBatches<'a> = &'a (dyn Fn(&Keyspace<'_>, u8, u64) -> Result<(), Abort> + Sync);
@@ -93,6 +131,7 @@ pub fn load<R: Read>(
     mut reader: FileReader<R>,
     mut tell: impl FnMut(u64),
 ) -> Result<Loaded<R>, String> {
+    let room = BatchRoom::default();
     std::thread::scope(|scope| {
         let (mut senders, mut threads) = (Vec::new(), Vec::new());
         for thread in 0..import.threads {
@@ -100,7 +139,7 @@ pub fn load<R: Read>(
             senders.push(sender);
             threads.push(scope.spawn(move || write_batches(import, thread, &batches)));
         }
-        let scanned = scan(import, &mut reader, &senders, &mut tell);
+        let scanned = scan(import, &mut reader, (&senders, &room), &mut tell);
         drop(senders);
         let mut report = ImportReport::default();
         for thread in threads {
@@ -116,10 +155,10 @@ pub fn load<R: Read>(
 
 /// Cuts the file into batches and deals them to the threads in turn. Ends early if a thread has
 /// ended.
-fn scan<R: Read>(
+fn scan<'r, R: Read>(
     import: &Loading<'_>,
     reader: &mut FileReader<R>,
-    senders: &[SyncSender<Batch>],
+    (senders, room): (&[SyncSender<RoomyBatch<'r>>], &'r BatchRoom),
     tell: &mut dyn FnMut(u64),
 ) -> Result<ImportReport, BadFile> {
     let (mut report, mut batch) = (ImportReport::default(), Batch::default());
@@ -158,7 +197,8 @@ fn scan<R: Read>(
             let next = Batch { number: batch.number + 1, ..Batch::default() };
             let full = std::mem::replace(&mut batch, next);
             let thread = full.number as usize % senders.len();
-            if senders[thread].send(full).is_err() {
+            let taken = room.take(full.bytes.len());
+            if senders[thread].send((full, taken)).is_err() {
                 return Ok(report);
             }
         }
@@ -172,11 +212,11 @@ fn scan<R: Read>(
 fn write_batches(
     import: &Loading<'_>,
     thread: u8,
-    batches: &Receiver<Batch>,
+    batches: &Receiver<RoomyBatch<'_>>,
 ) -> Result<ImportReport, String> {
     let (mut report, mut order) = (ImportReport::default(), SessionOrder::default());
     let mut last = None;
-    for batch in batches {
+    for (batch, _taken) in batches {
         if (import.is_behind)(thread, batch.number) {
             continue;
         }
@@ -264,4 +304,29 @@ fn put(
     };
     let entry = space.find_head(&batch.bytes[key.key.clone()])?;
     store_restored(&entry, value, key.expires)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn a_batch_waits_for_room_unless_no_other_is_under_way() {
+        let room = BatchRoom::default();
+        drop(room.take(3 * MOST_UNDER_WAY));
+        let (first, second) = (room.take(MOST_UNDER_WAY - 10), room.take(10));
+        let (told, taken) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                drop(room.take(2));
+                told.send(()).unwrap();
+                drop(room.take(2 * MOST_UNDER_WAY));
+            });
+            assert!(taken.recv_timeout(Duration::from_millis(50)).is_err(), "there is no room");
+            drop(second);
+            taken.recv_timeout(Duration::from_secs(60)).expect("there is room");
+            drop(first);
+        });
+    }
 }
