@@ -206,8 +206,8 @@ impl Shared {
     }
 
     /// The stream in which a record would become durable first: `own` if idle, else another idle
-    /// stream; without an idle stream, the stream whose sync ends first, if the device is slow and
-    /// the change gains an eighth of a sync.
+    /// stream; without an idle stream, the stream whose sync ends first, if syncs are long and the
+    /// change gains an eighth of a sync.
     pub(crate) fn find_first_free(&self, own: usize, now: impl FnOnce() -> u64) -> usize {
         let n = self.streams.len();
         let backlog = |stream: usize| self.streams[stream].backlog(&self.frontier);
