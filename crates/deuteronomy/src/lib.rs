@@ -91,44 +91,6 @@
 //! [`proxy_threads`](Options::proxy_threads). [`PartitionedData`] takes a piece for each part,
 //! `FjallData` any; redb and the data component in memory have a single writer at a time.
 //!
-//! # What is not there yet
-//!
-//! Of the paper's mechanisms, and of mechanisms beyond the paper, the following are missing. Where
-//! there is a bound of a mechanism's saving, the bound was measured (`docs/performance.md`, "Where
-//! its time goes"): shares of the processor time of the paper's transactions over a data component
-//! in memory, with two workers.
-//! - *Data components at the other end of a connection*, with a proxy there: the log would have to
-//!   be sent, together with outcomes. Sessions tell the proxy here of commits. So the proxy has no
-//!   scan of the log, and no *side buffer* for operations whose commit was not seen.
-//! - *The log's buffers as version cache* (with positions of values, and a log that keeps, releases
-//!   and follows its buffers), *and slabs* for versions of a single size: the copy of a value to
-//!   its version, 3 %, and 5 % with writes only, and a part of the allocator's share, 8 and 17 %: a
-//!   version is an allocation wherever its value is. In exchange each version would be looked up
-//!   once more, at the reuse of its buffer.
-//! - *A latch-free version table*: at most 6 %, and 10 % with writes only: the time is spent where
-//!   a bucket's latch is taken, the first access to the bucket's cache line. Two workers found 1 of
-//!   40,000 latches held, so no worker waits for work under a latch. The latch makes all steps of
-//!   an operation atomic, and the proofs rest on atomicity. Two cores do not show the effect of
-//!   many.
-//! - *A separate read cache*: no saving of time where all is in memory. A fetched version is an
-//!   ordinary version in the table, at 40 bytes more, with a second chance when memory is full. The
-//!   cost where data are larger than memory was not measured.
-//! - *Epochs and garbage rings*: at most the reference counts, 4 to 7 %, including the dropping of
-//!   versions without readers; look-ups take no larger share with two workers than with one, so
-//!   cache lines changed by counts cost look-ups nothing visible. Without latch-free reads nothing
-//!   is reclaimed under a reader.
-//! - *Limits that adjust themselves* between the table and the data component's cache: not
-//!   measured. redb (4.6) and fjall (3.1) take the size of the cache at the opening, and have no
-//!   method to change the size. So both limits are settings, and the better split depends on the
-//!   load.
-//! - *Huge pages* for tables and buffers: no gain was shown, with all of the allocator's memory on
-//!   huge pages, within the difference between rounds, which is a fifth. An allocator can ask for
-//!   huge pages for a whole process, like the allocator of `hyades-lab bench` for its reserved
-//!   memory.
-//! - *A Bw-tree, and a tree with optimistic latches, over a log-structured store* as data
-//!   components; the Cassandra protocol: see [`DataComponent`] for the required work.
-//! - *Backups and point-in-time recovery*.
-//!
 //! # The steps
 //!
 //! B1 to B4 begin, R1 to R6 read, W1 to W6 write, C0 to C7 commit, A1 to A4 abort, F1 to F5 fetch,

@@ -11,6 +11,7 @@ use hyades::{
     Abort, Column, Columns, Concurrency, Database, Protocol, Schema, Session, Table, Transaction,
     Type, Value,
 };
+use hyades_schemes::all_controls;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -112,7 +113,7 @@ fn main() {
     let arguments: Vec<u64> = std::env::args().filter_map(|text| text.parse().ok()).collect();
     let rows = arguments.first().copied().unwrap_or(1_000_000);
     let rounds = arguments.get(1).copied().unwrap_or(7);
-    for concurrency in Concurrency::all() {
+    for concurrency in all_controls() {
         let (db, tables) = open(concurrency, rows);
         for how in [Scans::Snapshot, Scans::Plain] {
             let mut ratios = Vec::new();

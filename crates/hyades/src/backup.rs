@@ -53,7 +53,7 @@ pub(crate) fn closed(
             "the directories hold no database: give those that it has".into(),
         ));
     }
-    origin::check(from.manifest(), None)?;
+    origin::check(from.manifest())?;
     let mut ends = Vec::new();
     for mut reader in from.readers() {
         while reader.next_chunk()?.is_some() {}

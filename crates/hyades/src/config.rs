@@ -1,11 +1,16 @@
 //! Declaration of a database before it is opened.
 
+mod choices;
 mod execution;
+
+pub(crate) use choices::alternatives;
+pub use choices::{Concurrency, Isolation, Protocol};
 
 use crate::checkpoint::CheckpointSettings;
 use crate::engine::snapshots::SnapshotSettings;
 use crate::error::Abort;
 use crate::logging::record::RecordKind;
+use crate::logging::schemes::CONTROLS;
 use crate::logging::settings::LogSettings;
 use crate::recovery::plan::Replay;
 use crate::recovery::report::Progress;
@@ -16,166 +21,11 @@ use crate::storage::schema::Schema;
 use crate::transaction::access::{Table, Transaction};
 use crate::transaction::procedure::{Procedure, ProcedureId};
 use crate::typed::{TableRow, TypedTable};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// Logging protocol: how transactions are logged, and how the log orders them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
-#[non_exhaustive]
-pub enum Protocol {
-    /// No log: nothing survives a restart. The baseline for comparisons.
-    None,
-    /// One stream, replayed in its order.
-    Serial,
-    /// Parallel streams with LSN vectors (Xia et al., VLDB 2020), as corrected in
-    /// docs/protocols.
-    #[default]
-    Taurus,
-    /// Parallel streams with lists of predecessors: Taurus as in its first report (Yu et al.,
-    /// 2016), as corrected in docs/protocols. A blind write ([`Transaction::overwrite`]) waits for
-    /// no earlier writer of its row.
-    Taurus2016,
-    /// Parallel streams, acknowledged by epochs (Zheng, Tu, Kohler, Liskov, OSDI 2014). Data
-    /// records only.
-    SiloR,
-    /// Parallel streams with a global sequence number (Wang, Johnson, PVLDB 2014). Data records
-    /// only.
-    Gsn,
-    /// One stream, with before- and after-images row by row (Malviya et al., ICDE 2014, section
-    /// IV). Data records only.
-    Physiological,
-    /// Parallel streams, each with the changes of one partition of the rows (Zhou et al., 2020).
-    /// Data records only.
-    Plover,
-    /// Parallel streams with scalable sequence numbers (Zhou et al., 2019): transactions of blind
-    /// writes only ([`Transaction::overwrite`]) wait for their own stream alone, all other
-    /// transactions until every stream has passed their number. Data records only.
-    Poplar,
-    /// Parallel streams of commands logged before they run (Malviya et al., ICDE 2014, section
-    /// III), as changed in docs/protocols. Closures only read, and procedures state their
-    /// partitions ([`Builder::on`]). Under [`Concurrency::Partitioned`] alone.
-    Arrival,
-}
-
-impl Protocol {
-    /// Returns the protocol's name, as in manifests and on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Protocol::None => "none",
-            Protocol::Serial => "serial",
-            Protocol::Taurus => "taurus",
-            Protocol::Taurus2016 => "taurus-2016",
-            Protocol::SiloR => "silo-r",
-            Protocol::Gsn => "gsn",
-            Protocol::Physiological => "physiological",
-            Protocol::Plover => "plover",
-            Protocol::Poplar => "poplar",
-            Protocol::Arrival => "arrival",
-        }
-    }
-
-    /// Returns the protocol with this name in a manifest.
-    pub(crate) fn named(name: &str) -> Option<Protocol> {
-        match name {
-            "serial" => Some(Protocol::Serial),
-            "taurus" => Some(Protocol::Taurus),
-            "taurus-2016" => Some(Protocol::Taurus2016),
-            "silo-r" => Some(Protocol::SiloR),
-            "gsn" => Some(Protocol::Gsn),
-            "physiological" => Some(Protocol::Physiological),
-            "plover" => Some(Protocol::Plover),
-            "poplar" => Some(Protocol::Poplar),
-            "arrival" => Some(Protocol::Arrival),
-            _ => None,
-        }
-    }
-}
-
-/// Concurrency control: how transactions are kept serializable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
-#[non_exhaustive]
-pub enum Concurrency {
-    /// Two-phase locking that aborts instead of waiting.
-    NoWait,
-    /// Optimistic: transactions are validated at commit (Tu et al., SOSP 2013).
-    #[default]
-    Silo,
-    /// Optimistic, with timestamps: a transaction may commit although its reads were overwritten
-    /// meanwhile, as of a time before the overwriting (Yu et al., SIGMOD 2016). Histories are
-    /// serializable and agree with the order of each [`Session`](crate::Session), but within an
-    /// epoch not always with real time between sessions; calls of a [`Database`](crate::Database)
-    /// take any free session. Runs under the protocols of [`Concurrency::runs_under`].
-    TicToc,
-    /// Multi-version: a transaction reads as of its beginning, beside any writers, and of two
-    /// writers of a row the first wins (Larson et al., PVLDB 5(4), 2011, the optimistic scheme). A
-    /// transaction without writes conflicts only where a writer is held up in its commit, or if
-    /// older versions take more memory than [`Builder::snapshots`] allows. See [`Isolation`]. While
-    /// a transaction is open, rows deleted since its beginning stay in memory. Runs under the
-    /// protocols of [`Concurrency::runs_under`].
-    Hekaton,
-    /// Multi-version timestamp order, as in Deuteronomy (Levandoski et al., CIDR 2015): a
-    /// transaction gets its place in the serial order at its beginning, reads as of the place, and
-    /// conflicts if a later transaction has read or written a row before the transaction writes the
-    /// row. Nothing is validated at commit. A transaction with writes also conflicts if a
-    /// checkpoint or a snapshot is begun during its run, even by itself. Older versions and deleted
-    /// rows are kept as under [`Concurrency::Hekaton`]. Runs under the protocols of
-    /// [`Concurrency::runs_under`].
-    TimestampOrder,
-    /// The transactions of a partition run one after the other, from beginning to end (Kallman et
-    /// al., PVLDB 1(2), 2008): nothing is validated, and transactions lock only rows that the
-    /// removal of garbage may change: rows inserted or found absent, and rows of tables with
-    /// secondary indexes on writing. Tables declare their partitions ([`Schema::partition_by`],
-    /// [`Schema::replicated`]), procedures and transactions may state theirs ([`Builder::on`],
-    /// [`Transaction::hold`]). While a transaction runs, transactions that need one of its
-    /// partitions wait, without a bound: a body that waits for a thread in need of one of the
-    /// body's partitions waits for ever. Inside a transaction of another database, and in
-    /// [`Session::attempt`](crate::Session::attempt), a transaction conflicts instead of waiting. A
-    /// transaction that reads all partitions and writes nothing reads a snapshot. Runs under the
-    /// protocols of [`Concurrency::runs_under`].
-    Partitioned,
-}
-
-/// The protection of transactions with writes, see [`Builder::isolation`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
-#[non_exhaustive]
-pub enum Isolation {
-    /// Full: there is an order in which the transactions could have run one at a time.
-    #[default]
-    Serializable,
-    /// A transaction reads as of its beginning, and the rows that it writes have not been
-    /// overwritten since. The transaction may commit although its reads were overwritten meanwhile:
-    /// two transactions that read the same rows and each write a different row of them may both
-    /// commit (write skew), which breaks a rule over several rows. Primary keys and unique indexes
-    /// stay unique. Under [`Concurrency::Hekaton`].
-    Snapshot,
-}
-
-impl Concurrency {
-    /// Returns the name of the concurrency control, as in manifests and on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Concurrency::NoWait => "no-wait",
-            Concurrency::Silo => "silo",
-            Concurrency::TicToc => "tictoc",
-            Concurrency::Hekaton => "hekaton",
-            Concurrency::TimestampOrder => "timestamp-order",
-            Concurrency::Partitioned => "partitioned",
-        }
-    }
-
-    /// Whether the transactions of a partition run one after the other.
-    pub(crate) fn has_partitions(self) -> bool {
-        self == Concurrency::Partitioned
-    }
-
-    /// Returns the concurrency control with this name.
-    pub(crate) fn named(name: &str) -> Option<Concurrency> {
-        Concurrency::all().find(|control| control.name() == name)
-    }
-}
 
 /// Callback for the progress of recovery.
 pub(crate) type Tell = dyn Fn(&Progress) + Send + Sync;
@@ -275,8 +125,8 @@ impl Builder {
 
     /// Sets the concurrency control. The default is chosen when the database is opened:
     /// [`Concurrency::Hekaton`] for [`Isolation::Snapshot`], [`Concurrency::NoWait`] with
-    /// [`Builder::patience`], [`Concurrency::Partitioned`] for [`Protocol::Arrival`] and with
-    /// [`Builder::sites`], and otherwise [`Concurrency::Silo`].
+    /// [`Builder::patience`], and otherwise [`Concurrency::Silo`], or what the protocol, or
+    /// [`Builder::sites`], needs.
     pub fn concurrency(mut self, concurrency: Concurrency) -> Self {
         self.concurrency = Some(concurrency);
         self
@@ -365,12 +215,17 @@ impl Builder {
 
     /// The concurrency control that was set, or is chosen by the other settings.
     pub(crate) fn control(&self) -> Concurrency {
-        let by_partitions = self.protocol == Protocol::Arrival || self.sites.is_some();
+        let by_partitions =
+            self.sites.and_then(|_| CONTROLS.find(|control| control.has_partitions));
+        let own_choice = match self.protocol {
+            Protocol::Plugged(protocol) => protocol.control,
+            Protocol::None | Protocol::Serial | Protocol::Taurus => None,
+        };
+        let own_choice = own_choice.or(by_partitions).map(Concurrency::Plugged);
         let chosen = || match (self.isolation, self.patience) {
             (Isolation::Snapshot, _) => Concurrency::Hekaton,
             (Isolation::Serializable, 1..) => Concurrency::NoWait,
-            (Isolation::Serializable, 0) if by_partitions => Concurrency::Partitioned,
-            (Isolation::Serializable, 0) => Concurrency::default(),
+            (Isolation::Serializable, 0) => own_choice.unwrap_or_default(),
         };
         self.concurrency.unwrap_or_else(chosen)
     }
@@ -464,16 +319,16 @@ impl Builder {
     }
 
     /// Sets which partitions a procedure accesses, given the arguments; see [`Transaction::hold`].
-    /// `A` is the type of the arguments, or a tuple of the first arguments. Only
-    /// [`Concurrency::Partitioned`] calls `partitions`, before the body runs, and not when commands
-    /// are replayed.
+    /// `A` is the type of the arguments, or a tuple of the first arguments. `partitions` is called
+    /// before the body runs, where transactions take turns (`partitioned` in the crate
+    /// `hyades-schemes`), and not when commands are replayed.
     ///
     /// ```
-    /// use hyades::{Column, Concurrency, Database, Partitions, Schema, Transaction, Type};
+    /// use hyades::{Column, Database, Partitions, Schema, Transaction, Type};
     /// # let dir = tempfile::tempdir()?;
     /// # let dir = dir.path();
     /// const STOCK: Column<i64> = Column::at(2);
-    /// let mut builder = Database::builder().concurrency(Concurrency::Partitioned);
+    /// let mut builder = Database::builder().concurrency(hyades_schemes::PARTITIONED);
     /// let schema = Schema::new("stock")
     ///     .column("shop", Type::I64)
     ///     .column("item", Type::I64)

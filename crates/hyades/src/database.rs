@@ -369,8 +369,8 @@ impl Database {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Misuse`] without a log, or inside a transaction of this database under
-    /// [`Protocol::Arrival`](crate::Protocol::Arrival); a file could not be written; the log has
+    /// [`Error::Misuse`] without a log, or inside a transaction of this database where calls are
+    /// logged before they run; a file could not be written; the log has
     /// failed. The last checkpoint, and the log since then, remain.
     pub fn checkpoint(&self) -> Result<CheckpointReport, Error> {
         match &self.shared.keeper {

@@ -80,13 +80,13 @@ pub enum Abort {
     NotInCall,
     /// A call accesses rows outside of the partitions stated by its procedure
     /// ([`Builder::on`](crate::Builder::on)), where calls are logged before they run
-    /// ([`Protocol::Arrival`](crate::Protocol::Arrival)).
+    /// (`arrival` in the crate `hyades-schemes`).
     OutsidePartitions,
     /// A closure writes, where nothing but calls of procedures is logged
-    /// ([`Protocol::Arrival`](crate::Protocol::Arrival)).
+    /// (`arrival` in the crate `hyades-schemes`).
     OnlyCalls,
     /// A call inserts more than 65,536 rows without a primary key, where calls are logged before
-    /// they run ([`Protocol::Arrival`](crate::Protocol::Arrival)).
+    /// they run (`arrival` in the crate `hyades-schemes`).
     TooManyRowIds,
     /// The snapshot was ended, because older versions of rows took too much memory or because the
     /// snapshot was too old, see [`SnapshotSettings`](crate::SnapshotSettings). Open another

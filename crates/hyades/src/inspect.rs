@@ -87,11 +87,18 @@ pub fn examine_checkpoint(recovering: &Recovering) -> (u64, u64, Vec<Error>) {
 /// [`Error::Mismatch`]: the manifest was written by another version or crate, or has no
 /// incarnation.
 pub fn builder_without_tables(manifest: &Manifest) -> Result<Builder, Error> {
-    origin::check(manifest, None)?;
+    origin::check(manifest)?;
     let unknown = |what: &str| Error::Mismatch(format!("the manifest states no {what} known here"));
     let newest = manifest.newest().ok_or_else(|| unknown("incarnation"))?;
+    let of_scheme = |name: &str| {
+        Error::Mismatch(format!(
+            "the database was last opened with the concurrency control {name:?}, which is none of \
+             this engine's: open the directory with `hyades-lab`, which has those of the crate \
+             `hyades-schemes`"
+        ))
+    };
     let control = match newest.settings.get("concurrency") {
-        Some(name) => Concurrency::named(name).ok_or_else(|| unknown("concurrency control"))?,
+        Some(name) => Concurrency::named(name).ok_or_else(|| of_scheme(name))?,
         None => Concurrency::default(),
     };
     let protocol = Protocol::named(&newest.protocol).ok_or_else(|| unknown("protocol"))?;
@@ -137,8 +144,10 @@ impl Inspector {
     /// Reads the catalogue.
     ///
     /// # Errors
-    /// The catalogue has another format than this version's.
+    /// [`Error::Mismatch`]: the log has a protocol unknown to this process, or the catalogue has
+    /// another format than this version's.
     pub fn new(manifest: &Manifest) -> Result<Inspector, Error> {
+        origin::check(manifest)?;
         let (tables, procedures) = catalogue::entries(&manifest.catalogue)?;
         Ok(Inspector {
             tables: tables.into_iter().map(|(id, s)| (u64::from(id), KnownTable::new(s))).collect(),
@@ -151,7 +160,7 @@ impl Inspector {
     pub fn stream(&self, incarnation: &Incarnation, stream: u32) -> StreamInspector<'_> {
         let stream = StreamId(stream);
         let checkpoint = self.checkpoint.as_ref();
-        let shape = RecordShape::of(incarnation, incarnation.dims.len(), checkpoint, None);
+        let shape = RecordShape::of(incarnation, incarnation.dims.len(), checkpoint);
         let lane = incarnation.dims.iter().position(|dim| dim.stream == stream).unwrap_or(0);
         let decoder = Decoder::new(shape, stream);
         let incarnation = incarnation.number;

@@ -9,7 +9,8 @@
 //!   database, or recovers an existing database. Declare everything again at each opening.
 //! - **Run transactions.** [`Database::transact`] runs a closure and returns once the transaction
 //!   is on disk; [`Database::call`] does the same with a procedure. After a conflict the body runs
-//!   again. [`Database::snapshot`] reads a consistent state beside writers.
+//!   again. [`Session::begin`] begins a transaction that is ended by a call. [`Database::snapshot`]
+//!   reads a consistent state beside writers.
 //! - **Do not wait.** [`Session::submit`] returns before the transaction is on disk, with a
 //!   [`Ticket`] to block on, poll or await. A [`CommitQueue`] holds many tickets.
 //! - **Bound the log.** No checkpoint is taken unless you ask for it: set
@@ -23,16 +24,38 @@
 //! monitoring and repair, `docs/choosing.md` the settings, `docs/reliability.md` the promises.
 //!
 //! ```
-//! use hyades::{Abort, Database, Schema, Type};
+//! use hyades::{Database, Error, Table};
 //! # let dir = tempfile::tempdir()?;
 //! # let dir = dir.path();
+//!
+//! #[derive(Table)]
+//! struct Account {
+//!     #[key]
+//!     owner: String,
+//!     balance: i64,
+//! }
+//!
 //! let mut builder = Database::builder();
-//! let schema = Schema::new("words").column("word", Type::Text).primary_key(&["word"]);
-//! let words = builder.table(schema);
+//! let accounts = builder.table_of::<Account>();
 //! let db = builder.open(dir)?;
-//! db.transact(|tx| Ok(tx.insert(words, &["durable".into()])?))?;
-//! let known = db.transact(|tx| Ok(tx.get(words, "durable")?.is_some()))?;
-//! assert!(known);
+//! db.transact(|tx| {
+//!     accounts.insert(tx, &Account { owner: "Ada".into(), balance: 5 })?;
+//!     accounts.insert(tx, &Account { owner: "Max".into(), balance: 0 })?;
+//!     Ok(())
+//! })?;
+//! let pay = |from: &str, to: &str, amount: i64| {
+//!     db.transact(|tx| {
+//!         let (payer, payee) = (accounts.require(tx, from)?, accounts.require(tx, to)?);
+//!         if payer.balance < amount {
+//!             return Err(Error::user("not enough money"));
+//!         }
+//!         accounts.update(tx, from, &[Account::BALANCE.set(payer.balance - amount)])?;
+//!         accounts.update(tx, to, &[Account::BALANCE.set(payee.balance + amount)])?;
+//!         Ok(payee.balance + amount)
+//!     })
+//! };
+//! assert_eq!(pay("Ada", "Max", 3)?, 3); // on disk
+//! assert!(pay("Ada", "Max", 3).is_err());
 //! # Ok::<_, Box<dyn std::error::Error>>(())
 //! ```
 
@@ -40,12 +63,15 @@ mod backup;
 mod calendar;
 mod checkpoint;
 // Types that an implementation passes on without naming need not be public, and have no docs.
+// Without `plug` nothing uses what only schemes outside of the crate need.
 #[cfg_attr(feature = "plug", allow(missing_docs, private_interfaces, private_bounds))]
+#[cfg_attr(not(feature = "plug"), allow(dead_code))]
 mod concurrency;
 mod config;
 mod database;
 mod digest;
 #[cfg_attr(feature = "plug", allow(missing_docs, private_interfaces, private_bounds))]
+#[cfg_attr(not(feature = "plug"), allow(dead_code))]
 mod engine;
 mod erased;
 mod error;
@@ -54,9 +80,11 @@ pub mod fuzzing;
 mod garbage;
 pub mod inspect;
 #[cfg_attr(feature = "plug", allow(missing_docs, private_interfaces, private_bounds))]
+#[cfg_attr(not(feature = "plug"), allow(dead_code))]
 mod logging;
 mod metrics;
 #[cfg_attr(feature = "plug", allow(missing_docs, private_interfaces, private_bounds))]
+#[cfg_attr(not(feature = "plug"), allow(dead_code))]
 mod opening;
 mod origin;
 #[cfg(feature = "plug")]
@@ -70,6 +98,7 @@ mod restore;
 mod retry;
 mod session;
 #[cfg_attr(feature = "plug", allow(missing_docs, private_interfaces, private_bounds))]
+#[cfg_attr(not(feature = "plug"), allow(dead_code))]
 mod storage;
 mod tally;
 mod ticket;

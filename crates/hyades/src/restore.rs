@@ -12,6 +12,7 @@ use crate::error::Error;
 use crate::inspect;
 use crate::logging::StampFormat;
 use crate::opening::{self, RestoreSource};
+use crate::origin;
 use crate::recovery::catalogue::Catalogue;
 use crate::recovery::decode::RecordShape;
 use crate::recovery::report::{Loss, StreamRead};
@@ -174,6 +175,7 @@ fn restore(mut builder: Builder, how: &Restore) -> Result<RestoreReport, Error> 
     }
     let device = builder.log.device.clone().unwrap_or_else(FileDevice::shared);
     let mut from = open(how, &device)?;
+    origin::check(from.manifest())?;
     // Checks the declarations before anything is created.
     let stored = &from.manifest().catalogue;
     Catalogue::join(stored, &builder.tables, &builder.procedures, &builder.dropped, None)?;
@@ -258,7 +260,7 @@ impl LogSurvey {
             let incarnations = &from.manifest().incarnations;
             let survey = |reader: StreamReader| {
                 let incarnation = incarnations.iter().find(|i| i.number == reader.incarnation);
-                let stamp = incarnation.map_or(StampFormat::Empty, |i| StampFormat::of(i, None));
+                let stamp = incarnation.map_or(StampFormat::Empty, StampFormat::of);
                 scope.spawn(move || LogSurvey::read_stream(reader, stamp, wanted))
             };
             let threads: Vec<_> = from.readers().into_iter().map(survey).collect();

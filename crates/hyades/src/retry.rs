@@ -24,8 +24,8 @@ use std::time::Duration;
 /// How often and for how long a transaction is retried after conflicts; see
 /// [`Builder::retries`](crate::Builder::retries).
 ///
-/// Waiting for a turn under [`Concurrency::Partitioned`](crate::Concurrency::Partitioned) is not a
-/// conflict, and has no bound here: the wait lasts until the transactions ahead have ended.
+/// Waiting for a turn, where transactions take turns, is not a conflict, and has no bound here: the
+/// wait lasts until the transactions ahead have ended.
 ///
 /// ```
 /// use hyades::Database;

@@ -12,6 +12,7 @@ use hyades::{
     Transaction,
 };
 use hyades_platform::device::{Device, FileDevice};
+use hyades_schemes::{ARRIVAL, PARTITIONED};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,9 +45,9 @@ fn counts(db: &Database) -> Vec<i64> {
 }
 
 const PAIRS: [(Protocol, Concurrency); 3] = [
-    (Protocol::Arrival, Concurrency::Partitioned),
+    (ARRIVAL, PARTITIONED),
     (Protocol::Taurus, Concurrency::Silo),
-    (Protocol::Serial, Concurrency::Partitioned),
+    (Protocol::Serial, PARTITIONED),
 ];
 
 #[test]

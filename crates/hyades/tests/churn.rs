@@ -10,6 +10,7 @@ use hyades::{
     Abort, Builder, Column, Concurrency, Database, Error, Protocol, Schema, Session, Table,
     Transaction, Type, Value,
 };
+use hyades_schemes::all_controls;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -220,7 +221,7 @@ fn measure_apart(case: &Case) -> [u64; 4] {
 fn a_case() {
     let Ok(case) = std::env::var("CHURN_CASE") else { return };
     let words: Vec<&str> = case.split(' ').collect();
-    let concurrency = Concurrency::all().find(|control| control.name() == words[1]).unwrap();
+    let concurrency = all_controls().find(|control| control.name() == words[1]).unwrap();
     let protocol =
         [Protocol::None, Protocol::Taurus].into_iter().find(|p| p.name() == words[2]).unwrap();
     let case = Case {
@@ -256,7 +257,7 @@ fn check(case: Case) {
 }
 
 fn cases(removals: usize, seconds: f64) -> impl Iterator<Item = Case> {
-    Concurrency::all().flat_map(move |concurrency| {
+    all_controls().flat_map(move |concurrency| {
         KINDS.into_iter().enumerate().map(move |(at, kind)| Case {
             kind,
             concurrency,
@@ -271,7 +272,7 @@ fn cases(removals: usize, seconds: f64) -> impl Iterator<Item = Case> {
 
 #[test]
 fn few_removals_a_transaction() {
-    for (removals, concurrency) in [1, 4, 5].into_iter().zip(Concurrency::all()) {
+    for (removals, concurrency) in [1, 4, 5].into_iter().zip(all_controls()) {
         for case in cases(removals, 0.5).filter(|case| case.concurrency == concurrency) {
             check(case);
         }

@@ -10,6 +10,7 @@ use hyades::{
     Builder, Column, Concurrency, Database, Error, Protocol, RecordKind, Schema, Table,
     Transaction, Type, Value,
 };
+use hyades_schemes::{GSN, PLOVER, POPLAR, SILO_R, TAURUS_2016, all_controls};
 use std::path::Path;
 use std::process::Command;
 
@@ -172,18 +173,10 @@ const RECORDS: [RecordKind; 3] = [RecordKind::Data, RecordKind::Command, RecordK
 fn a_part() {
     let Ok(text) = std::env::var("CHURN_CASE") else { return };
     let words: Vec<&str> = text.split(' ').collect();
-    let protocols = [
-        Protocol::Taurus,
-        Protocol::Serial,
-        Protocol::SiloR,
-        Protocol::Poplar,
-        Protocol::Plover,
-        Protocol::Gsn,
-        Protocol::Taurus2016,
-    ];
+    let protocols = [Protocol::Taurus, Protocol::Serial, SILO_R, POPLAR, PLOVER, GSN, TAURUS_2016];
     let case = Case {
         protocol: protocols.into_iter().find(|p| p.name() == words[0]).unwrap(),
-        concurrency: Concurrency::all().find(|control| control.name() == words[1]).unwrap(),
+        concurrency: all_controls().find(|control| control.name() == words[1]).unwrap(),
         record: RECORDS.into_iter().find(|record| format!("{record:?}") == words[2]).unwrap(),
         streams: words[3].parse().unwrap(),
         hashed: words[4] == "true",
@@ -256,7 +249,7 @@ fn data_records_of_one_stream() {
 
 #[test]
 fn data_records_whose_versions_are_epochs_or_numbers() {
-    for protocol in [Protocol::SiloR, Protocol::Poplar, Protocol::Gsn] {
+    for protocol in [SILO_R, POPLAR, GSN] {
         check(Case { protocol, concurrency: Concurrency::NoWait, ..CASE });
     }
 }
@@ -271,7 +264,7 @@ fn commands_and_both() {
 
 #[test]
 fn records_that_list_their_predecessors() {
-    let case = Case { protocol: Protocol::Taurus2016, ..CASE };
+    let case = Case { protocol: TAURUS_2016, ..CASE };
     check(case);
     check(Case { record: RecordKind::Command, ..case });
     check(Case { record: RecordKind::Adaptive, hashed: true, ..case });
@@ -280,6 +273,6 @@ fn records_that_list_their_predecessors() {
 /// Replay along lists of predecessors keeps versions of rows, which commands may still read.
 #[test]
 fn versions_of_rows_that_commands_may_read() {
-    let (protocol, record) = (Protocol::Taurus2016, RecordKind::Command);
+    let (protocol, record) = (TAURUS_2016, RecordKind::Command);
     check(Case { protocol, record, transactions: 2 * TRANSACTIONS, long: 40_000, ..CASE });
 }

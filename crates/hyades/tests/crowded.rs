@@ -10,6 +10,7 @@ use hyades::{
     Table, Transaction, Type,
 };
 use hyades_platform::device::{Device, FileDevice};
+use hyades_schemes::{PARTITIONED, TAURUS_2016, all_controls};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -104,8 +105,8 @@ impl Run {
 
 fn all(hot_rows_bytes: u64) -> Vec<Run> {
     let mut all = Vec::new();
-    for protocol in [Protocol::Taurus, Protocol::Taurus2016] {
-        for concurrency in Concurrency::all().filter(|control| control.runs_under(protocol)) {
+    for protocol in [Protocol::Taurus, TAURUS_2016] {
+        for concurrency in all_controls().filter(|control| control.runs_under(protocol)) {
             for record in [RecordKind::Command, RecordKind::Adaptive, RecordKind::Data] {
                 if record == RecordKind::Data || concurrency.takes_commands_under(protocol) {
                     all.push(Run { protocol, concurrency, record, hot_rows_bytes });
@@ -133,7 +134,7 @@ fn without_the_common_slot_it_is_not() {
     use hyades_platform::mutation::{self, Mutation};
     let (_alone, _watched) = (alone(), watched("broken rules"));
     // Under partitioned execution vectors belong to partitions, which are too few to lack slots.
-    for concurrency in Concurrency::all().filter(|control| *control != Concurrency::Partitioned) {
+    for concurrency in all_controls().filter(|control| *control != PARTITIONED) {
         let (protocol, record) = (Protocol::Taurus, RecordKind::Command);
         let run = Run { protocol, concurrency, record, hot_rows_bytes: 64 << 10 };
         mutation::set(Some(Mutation::DropCommonSlotVectors));

@@ -8,6 +8,7 @@ use hyades::{
     Abort, Column, Concurrency, Database, Error, Protocol, RecordKind, Schema, Table, Transaction,
     Type,
 };
+use hyades_schemes::TAURUS_2016;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -91,7 +92,7 @@ fn without_the_rule_it_goes_unnoticed() {
 #[test]
 fn a_command_that_writes_something_else_at_replay_is_named() {
     let _alone = broken::alone();
-    for protocol in [Protocol::Serial, Protocol::Taurus, Protocol::Taurus2016] {
+    for protocol in [Protocol::Serial, Protocol::Taurus, TAURUS_2016] {
         for way in [Way::Update, Way::Insert, Way::OtherKey, Way::Delete, Way::Nothing] {
             let dir = directory();
             let open = with_a_call(dir.path(), protocol, way);

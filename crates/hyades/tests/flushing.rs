@@ -5,6 +5,7 @@
 
 use hyades::{Abort, Concurrency, Database, Error, Protocol, Schema, Session, Table, Ticket, Type};
 use hyades_platform::device::{PowerCutDevice, PowerCutOptions};
+use hyades_schemes::{GSN, all_protocols};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,8 +25,8 @@ fn builder(protocol: Protocol, streams: usize) -> hyades::Builder {
 /// Protocols that log writes of closures, with their number of streams here.
 fn protocols() -> impl Iterator<Item = (Protocol, usize)> {
     let logs = |p: &Protocol| p.takes_data() && *p != Protocol::None;
-    let one = |p: Protocol| matches!(p, Protocol::Serial | Protocol::Physiological);
-    Protocol::all().filter(logs).map(move |p| (p, if one(p) { 1 } else { 2 }))
+    let one = |p: Protocol| p.has_one_stream();
+    all_protocols().filter(logs).map(move |p| (p, if one(p) { 1 } else { 2 }))
 }
 
 fn put(session: &mut Session, id: i64, n: i64) -> Ticket {
@@ -155,7 +156,7 @@ fn a_number_of_records_ends_a_flush_interval() {
 fn settings_outside_their_ranges_are_refused() {
     let refused = |change: fn(&mut hyades::LogSettings), says: &str| {
         let dir = tempfile::tempdir().unwrap();
-        let opened = builder(Protocol::Gsn, 2).log_settings(change).open(dir.path());
+        let opened = builder(GSN, 2).log_settings(change).open(dir.path());
         let Err(Error::Misuse(text)) = opened else { panic!("{says}: not refused") };
         assert!(text.contains(says), "{text}");
     };

@@ -4,6 +4,7 @@
 mod common;
 use common::{directory, watched::watched};
 use hyades::{Abort, Concurrency, Database, Protocol, Schema, Session, Table, Type, Value};
+use hyades_schemes::{POPLAR, SILO_R, TIMESTAMP_ORDER, all_controls};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -41,10 +42,8 @@ fn streams(protocol: Protocol) -> usize {
 }
 
 fn all() -> impl Iterator<Item = (Protocol, Concurrency)> {
-    let protocols =
-        [Protocol::Taurus, Protocol::Serial, Protocol::SiloR, Protocol::Poplar, Protocol::None];
-    let pairs =
-        protocols.into_iter().flat_map(|p| Concurrency::all().map(move |control| (p, control)));
+    let protocols = [Protocol::Taurus, Protocol::Serial, SILO_R, POPLAR, Protocol::None];
+    let pairs = protocols.into_iter().flat_map(|p| all_controls().map(move |control| (p, control)));
     pairs.filter(|(protocol, control)| control.runs_under(*protocol))
 }
 
@@ -121,7 +120,7 @@ fn upserts(db: &Database, count: u64) -> Left {
 /// Whether versions stay that a transaction in progress may read: while its thread is descheduled
 /// the number of versions has no bound.
 fn keeps_versions(concurrency: Concurrency) -> bool {
-    matches!(concurrency, Concurrency::Hekaton | Concurrency::TimestampOrder)
+    [Concurrency::Hekaton, TIMESTAMP_ORDER].contains(&concurrency)
 }
 
 #[test]

@@ -6,6 +6,7 @@
 mod common;
 use common::{Combination, DATA_ONLY, directory, open, populate, run};
 use hyades::{Concurrency, Protocol, RecordKind, Replay};
+use hyades_schemes::TAURUS_2016;
 use std::fs;
 use std::time::Duration;
 
@@ -29,9 +30,7 @@ fn used() -> (u64, u64) {
 fn an_idle_database_uses_no_processor() {
     let numbered = DATA_ONLY.map(|protocol| (protocol, 8));
     for (protocol, streams) in
-        [(Protocol::Serial, 1), (Protocol::Taurus, 8), (Protocol::Taurus2016, 8)]
-            .into_iter()
-            .chain(numbered)
+        [(Protocol::Serial, 1), (Protocol::Taurus, 8), (TAURUS_2016, 8)].into_iter().chain(numbered)
     {
         let concurrency = Concurrency::Silo;
         let record =

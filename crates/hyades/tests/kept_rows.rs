@@ -10,6 +10,7 @@ use hyades::{
     Snapshot, Table, Transaction, Type,
 };
 use hyades_platform::resident::resident_bytes;
+use hyades_schemes::all_controls;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -209,7 +210,7 @@ fn each_snapshot_stays_as_it_was_under_every_pair() {
 
 #[test]
 fn each_snapshot_stays_as_it_was_for_long() {
-    let controls = Concurrency::all().filter(|control| control.runs_under(Protocol::None));
+    let controls = all_controls().filter(|control| control.runs_under(Protocol::None));
     for (seed, control) in controls.enumerate() {
         walk((Protocol::None, control), false, 100 + seed as u64, 4_000);
     }

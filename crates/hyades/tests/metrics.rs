@@ -2,6 +2,7 @@
 #![allow(missing_docs)]
 
 use hyades::{Abort, Database, Error, Metric, MetricValue, Protocol, Table, Transaction};
+use hyades_schemes::POPLAR;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
@@ -135,7 +136,7 @@ fn sample(line: &str) -> (&str, Vec<(&str, &str)>, f64) {
 
 #[test]
 fn the_text_is_in_the_format_of_prometheus() {
-    for protocol in [Protocol::Taurus, Protocol::Poplar, Protocol::None] {
+    for protocol in [Protocol::Taurus, POPLAR, Protocol::None] {
         let dir = tempfile::tempdir().unwrap();
         let db = database(dir.path(), protocol);
         work(&db);

@@ -10,6 +10,7 @@ use hyades::{
     Abort, Builder, Column, Concurrency, Database, Error, Protocol, RecordKind, Replay, Schema,
     Table, Transaction, Type, Value,
 };
+use hyades_schemes::TAURUS_2016;
 use std::path::Path;
 use std::process::Command;
 
@@ -91,7 +92,7 @@ fn counted(dir: &Path, protocol: Protocol, record: RecordKind) -> u64 {
     digest
 }
 
-const PROTOCOLS: [Protocol; 3] = [Protocol::Serial, Protocol::Taurus, Protocol::Taurus2016];
+const PROTOCOLS: [Protocol; 3] = [Protocol::Serial, Protocol::Taurus, TAURUS_2016];
 
 #[test]
 fn a_procedure_that_is_missing_or_of_another_version_is_named() {
@@ -189,8 +190,8 @@ fn a_flipped_byte_in_what_was_durable_is_named() {
         (Protocol::Taurus, RecordKind::Data),
         (Protocol::Taurus, RecordKind::Command),
         (Protocol::Taurus, RecordKind::Adaptive),
-        (Protocol::Taurus2016, RecordKind::Data),
-        (Protocol::Taurus2016, RecordKind::Command),
+        (TAURUS_2016, RecordKind::Data),
+        (TAURUS_2016, RecordKind::Command),
     ] {
         let dir = directory();
         counted(dir.path(), protocol, record);
@@ -359,7 +360,7 @@ fn replay_with(body: fn(&Transaction<'_>, (i64, i64)) -> Result<i64, Abort>, par
         (Protocol::Serial, 1, Replay::Serial),
         (Protocol::Taurus, 2, Replay::Wavefront),
         (Protocol::Taurus, 3, Replay::Pools),
-        (Protocol::Taurus2016, 2, Replay::Wavefront),
+        (TAURUS_2016, 2, Replay::Wavefront),
     ] {
         let dir = directory();
         let digest = counted(dir.path(), protocol, RecordKind::Command);

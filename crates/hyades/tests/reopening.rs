@@ -5,15 +5,16 @@ mod common;
 use common::{Combination, DATA_ONLY, How, check, directory, populate, run, try_open};
 use hyades::{Concurrency, Protocol, RecordKind, Replay};
 use hyades_platform::device::{PowerCutDevice, PowerCutOptions};
+use hyades_schemes::{TAURUS_2016, all_controls};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 fn any_combination(rng: &mut fastrand::Rng) -> Combination {
-    let ordered = [Protocol::Serial, Protocol::Taurus, Protocol::Taurus2016];
+    let ordered = [Protocol::Serial, Protocol::Taurus, TAURUS_2016];
     let protocol = ordered[rng.usize(0..ordered.len())];
     let streams = if protocol == Protocol::Serial { 1 } else { rng.usize(1..=16) };
-    let controls: Vec<Concurrency> = Concurrency::all().collect();
+    let controls: Vec<Concurrency> = all_controls().collect();
     let concurrency = controls[rng.usize(0..controls.len())];
     if rng.u32(0..3) == 0 {
         // Protocols with numbers and watermarks alternate with others between incarnations.
@@ -110,12 +111,9 @@ fn many_lives_with_crashes_lose_nothing_acknowledged() {
 /// Promise: after a power cut at any step of an opening, the next opening finds the same state.
 #[test]
 fn a_crash_while_opening_costs_nothing() {
-    for (seed, protocol) in [
-        (1, Protocol::Serial),
-        (2, Protocol::Taurus),
-        (3, Protocol::Taurus),
-        (4, Protocol::Taurus2016),
-    ] {
+    for (seed, protocol) in
+        [(1, Protocol::Serial), (2, Protocol::Taurus), (3, Protocol::Taurus), (4, TAURUS_2016)]
+    {
         let streams = if protocol == Protocol::Serial { 1 } else { 4 };
         let record = if seed >= 3 { RecordKind::Adaptive } else { RecordKind::Command };
         let c = Combination { protocol, concurrency: Concurrency::Silo, record, streams };

@@ -13,6 +13,7 @@ use hyades::{
 use hyades_platform::device::{Device, FileDevice, MountedDevice, Throttle, ThrottledDevice};
 #[cfg(feature = "mutations")]
 use hyades_platform::mutation::{self, Mutation};
+use hyades_schemes::TAURUS_2016;
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, channel};
@@ -208,7 +209,7 @@ fn a_session_leaves_a_stream_without_room() {
 }
 
 fn leave_full_stream() {
-    for protocol in [Protocol::Taurus, Protocol::Taurus2016] {
+    for protocol in [Protocol::Taurus, TAURUS_2016] {
         let dir = directory();
         let (device, db) = held(dir.path(), protocol, |log| log.buffer_bytes = 1 << 14);
         let mut session = session_at_0(&db);
@@ -272,7 +273,7 @@ fn readers_of_a_held_row_wait_for_its_stream() {
 }
 
 fn hold_back_readers() {
-    for protocol in [Protocol::Taurus, Protocol::Taurus2016] {
+    for protocol in [Protocol::Taurus, TAURUS_2016] {
         let dir = directory();
         let (device, db) = held(dir.path(), protocol, |log| {
             fixed(log);

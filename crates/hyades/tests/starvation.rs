@@ -7,6 +7,7 @@ use common::directory;
 use hyades::{
     Abort, Column, Concurrency, Database, Error, Protocol, Schema, Table, Transaction, Type,
 };
+use hyades_schemes::{TIMESTAMP_ORDER, all_controls};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -99,7 +100,7 @@ fn beside_a_writer<T>(db: &Database, body: impl FnOnce(&Commits) -> T) -> T {
 #[test]
 fn a_long_reader_beside_a_quick_writer_gets_through() {
     let _alone = alone();
-    for concurrency in Concurrency::all() {
+    for concurrency in all_controls() {
         let dir = directory();
         let db = builder(concurrency).open(dir.path()).unwrap();
         fill(&db);
@@ -117,7 +118,7 @@ fn a_long_reader_beside_a_quick_writer_gets_through() {
 #[test]
 fn a_long_writer_beside_a_quick_writer_gets_through() {
     let _alone = alone();
-    for concurrency in Concurrency::all() {
+    for concurrency in all_controls() {
         let dir = directory();
         let db = builder(concurrency).open(dir.path()).unwrap();
         fill(&db);
@@ -180,7 +181,7 @@ fn write_beside_checkpoints(concurrency: Concurrency) -> Result<(), Error> {
 #[test]
 fn a_slow_writer_beside_checkpoints_gets_through() {
     let _alone = alone();
-    for concurrency in Concurrency::all() {
+    for concurrency in all_controls() {
         write_beside_checkpoints(concurrency).unwrap();
     }
 }
@@ -196,7 +197,7 @@ fn if_checkpoints_do_not_wait_a_slow_writer_starves() {
     // again.
     let starves = |_| {
         mutation::set(Some(Mutation::CloseEpochsOfStarving));
-        let ended = write_beside_checkpoints(Concurrency::TimestampOrder);
+        let ended = write_beside_checkpoints(TIMESTAMP_ORDER);
         mutation::set(None);
         matches!(ended, Err(Error::Starved { .. }))
     };
@@ -251,7 +252,7 @@ fn attempts_and_time_are_limited_if_that_is_wanted() {
 #[test]
 fn a_transaction_inside_another_is_an_error() {
     let _alone = alone();
-    for concurrency in Concurrency::all() {
+    for concurrency in all_controls() {
         let (dir, other_dir) = (directory(), directory());
         let db = builder(concurrency).open(dir.path()).unwrap();
         let other = builder(concurrency).open(other_dir.path()).unwrap();

@@ -6,6 +6,7 @@
 mod common;
 use common::directory;
 use hyades::{Abort, Column, Concurrency, Database, Protocol, Schema, Table, Transaction, Type};
+use hyades_schemes::{POPLAR, TICTOC};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -71,9 +72,9 @@ const PAIRS: [(Protocol, Concurrency); 6] = [
     (Protocol::Taurus, Concurrency::Silo),
     (Protocol::Taurus, Concurrency::NoWait),
     (Protocol::None, Concurrency::Silo),
-    (Protocol::Poplar, Concurrency::Silo),
-    (Protocol::Taurus, Concurrency::TicToc),
-    (Protocol::None, Concurrency::TicToc),
+    (POPLAR, Concurrency::Silo),
+    (Protocol::Taurus, TICTOC),
+    (Protocol::None, TICTOC),
 ];
 
 /// Reads both rows, and yields between the reads so that a writer can run.

@@ -8,6 +8,7 @@ use hyades::{
     Abort, Builder, Column, Concurrency, Database, ProcedureId, Protocol, RecordKind, Schema,
     Table, Transaction, Type,
 };
+use hyades_schemes::all_controls;
 use std::sync::{Mutex, MutexGuard};
 
 const RATES: Table = Table::nth(0);
@@ -112,7 +113,7 @@ fn is_recovered(concurrency: Concurrency, record: RecordKind) -> bool {
 #[test]
 fn who_writes_to_a_table_is_replayed_after_who_read_it() {
     let _alone = alone();
-    for concurrency in Concurrency::all() {
+    for concurrency in all_controls() {
         for record in [RecordKind::Command, RecordKind::Data] {
             assert!(is_recovered(concurrency, record), "{concurrency:?}, changes as {record:?}");
         }
@@ -149,13 +150,14 @@ fn is_recovered_apart(concurrency: Concurrency) -> bool {
 #[cfg(feature = "mutations")]
 #[test]
 fn without_the_floor_it_is_not() {
-    use Concurrency::{Hekaton, Partitioned, TimestampOrder};
+    use Concurrency::Hekaton;
     use hyades_platform::mutation::{self, Mutation};
+    use hyades_schemes::{PARTITIONED, TIMESTAMP_ORDER};
     let _alone = alone();
     // Where replay keeps several versions, readers need not precede writers. Under partitioned
     // execution the partition's stamp orders them.
-    let floorless = [Hekaton, Partitioned, TimestampOrder];
-    for concurrency in Concurrency::all().filter(|control| !floorless.contains(control)) {
+    let floorless = [Hekaton, PARTITIONED, TIMESTAMP_ORDER];
+    for concurrency in all_controls().filter(|control| !floorless.contains(control)) {
         assert!((0..4).all(|_| is_recovered_apart(concurrency)), "{concurrency:?}");
         mutation::set(Some(Mutation::ForgetUnmarkedReaders));
         let unnoticed = (0..20).all(|_| is_recovered_apart(concurrency));

@@ -5,6 +5,7 @@
 mod common;
 use common::directory;
 use hyades::{Column, Concurrency, Database, Error, Protocol, Schema, Table, Transaction, Type};
+use hyades_schemes::TICTOC;
 #[cfg(feature = "mutations")]
 use std::panic::catch_unwind;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -82,7 +83,7 @@ fn after_a_change_and_a_panic() -> u32 {
 fn keys_that_were_missed_are_inserted_at_once() {
     let _alone = alone();
     let (silo, no_wait) = (Concurrency::Silo, Concurrency::NoWait);
-    for concurrency in [silo, no_wait, Concurrency::TicToc, Concurrency::Hekaton] {
+    for concurrency in [silo, no_wait, TICTOC, Concurrency::Hekaton] {
         let mut builder = Database::builder().protocol(Protocol::None).concurrency(concurrency);
         let hashed = Schema::new("hashed").column("id", Type::I64).primary_key(&["id"]).hash();
         let hashed = builder.table(hashed);

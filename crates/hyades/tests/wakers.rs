@@ -7,6 +7,7 @@ use common::watched::watched;
 use hyades::{
     Database, Error, LogSettings, Protocol, RecordKind, Schema, Session, Table, Ticket, Type,
 };
+use hyades_schemes::ARRIVAL;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::RecvTimeoutError::Disconnected;
@@ -231,7 +232,7 @@ fn a_waker_of_a_posted_call_may_panic_and_may_not_commit() {
     let _watched = watched("a waker of a posted call");
     for sites in [None, Some(2)] {
         let dir = tempfile::tempdir().unwrap();
-        let protocol = if sites.is_some() { Protocol::Arrival } else { Protocol::Taurus };
+        let protocol = if sites.is_some() { ARRIVAL } else { Protocol::Taurus };
         let mut builder = Database::builder().streams(2).protocol(protocol);
         if let Some(sites) = sites {
             builder = builder.partitions(4).sites(sites).record(RecordKind::Command);

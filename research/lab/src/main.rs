@@ -71,6 +71,7 @@ fn hidden(command: &Hidden) -> Result<bool, Failure> {
 }
 
 fn main() -> ExitCode {
+    hyades_schemes::register();
     let result = match Arguments::parse().command {
         Command::Bench(options) => bench::bench(*options),
         Command::Torture(options) => torture::torture(&options),

@@ -13,6 +13,7 @@ use hyades_scaling::machine::{MAX_STREAMS, MAX_WORKERS, Machine};
 use hyades_scaling::nodes::{self, Cluster};
 use hyades_scaling::replay;
 use hyades_scaling::rules::Protocol;
+use hyades_schemes::all_protocols;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
@@ -204,7 +205,7 @@ fn protocol(options: &SimulateOptions) -> Result<Protocol, Failure> {
             options.protocol
         ))
     })?;
-    let mut engines = hyades::Protocol::all().filter(|engine| engine.name() == options.protocol);
+    let mut engines = all_protocols().filter(|engine| engine.name() == options.protocol);
     if options.record == "command" && !engines.any(hyades::Protocol::takes_commands) {
         return Err(Failure::Usage(format!(
             "{} logging does not record the dependencies that replaying commands needs: choose \

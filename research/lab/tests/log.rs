@@ -4,6 +4,7 @@
 mod common;
 
 use common::{code, lab, stderr, stdout};
+use hyades_schemes::{GSN, PHYSIOLOGICAL, PLOVER, POPLAR, SILO_R, TAURUS_2016};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -191,9 +192,7 @@ fn reader_without_its_writer(dir: &Path, protocol: hyades::Protocol) {
 #[test]
 fn a_dead_record_is_said_to_be_dead_under_every_protocol() {
     use hyades::Protocol;
-    for protocol in
-        [Protocol::Taurus, Protocol::Taurus2016, Protocol::SiloR, Protocol::Gsn, Protocol::Poplar]
-    {
+    for protocol in [Protocol::Taurus, TAURUS_2016, SILO_R, GSN, POPLAR] {
         let root = tempfile::tempdir().unwrap();
         reader_without_its_writer(root.path(), protocol);
         let dir = root.path().to_str().unwrap();
@@ -206,7 +205,7 @@ fn a_dead_record_is_said_to_be_dead_under_every_protocol() {
         let text = stdout(&output);
         let dead: Vec<&str> = text.lines().filter(|line| line.contains(" DEAD")).collect();
         assert_eq!(dead.len(), 1, "{protocol:?}: {text}");
-        if protocol == Protocol::Poplar {
+        if protocol == POPLAR {
             assert!(dead[0].contains("number ") && dead[0].contains(", has read;"), "{text}");
             assert!(text.contains(", has not read;"), "{text}");
         }
@@ -320,7 +319,7 @@ fn bytes_are_told_by_procedure_and_by_table() {
 fn log_with_parts(dir: &Path, protocol: hyades::Protocol) {
     use hyades::{Database, Schema, Table, Type, Value};
     let rows = Table::nth(0);
-    let one = [hyades::Protocol::Serial, hyades::Protocol::Physiological];
+    let one = [hyades::Protocol::Serial, PHYSIOLOGICAL];
     let streams = if one.contains(&protocol) { 1 } else { 2 };
     let mut builder = Database::builder().protocol(protocol).streams(streams);
     builder = builder.log_settings(|log| log.buffer_bytes = 16 << 10);
@@ -344,7 +343,7 @@ fn log_with_parts(dir: &Path, protocol: hyades::Protocol) {
 fn the_parts_of_a_transaction_are_told_under_every_protocol() {
     use hyades::Protocol;
     let logged = |p: &Protocol| *p != Protocol::None && p.takes_data();
-    for protocol in Protocol::all().filter(logged) {
+    for protocol in hyades_schemes::all_protocols().filter(logged) {
         let root = tempfile::tempdir().unwrap();
         log_with_parts(root.path(), protocol);
         let dir = root.path().to_str().unwrap();
@@ -359,9 +358,9 @@ fn the_parts_of_a_transaction_are_told_under_every_protocol() {
         assert!(number(&contents["with_parts"]) >= 1, "{protocol:?}: {run}");
         assert_eq!(contents["unfinished"], 0, "{protocol:?}: {run}");
         let several = number(&contents["in_several_streams"]);
-        assert_eq!(several, u64::from(protocol == Protocol::Plover), "{protocol:?}: {run}");
+        assert_eq!(several, u64::from(protocol == PLOVER), "{protocol:?}: {run}");
         let before = number(&contents["before_image_bytes"]);
-        assert_eq!(before > 0, protocol == Protocol::Physiological, "{protocol:?}: {run}");
+        assert_eq!(before > 0, protocol == PHYSIOLOGICAL, "{protocol:?}: {run}");
         let text = stdout(&lab("log dump", &[dir]));
         assert!(text.contains("part       the first of a transaction;"), "{protocol:?}: {text}");
         assert!(text.contains("of the transaction that begins at "), "{protocol:?}: {text}");
@@ -369,11 +368,11 @@ fn the_parts_of_a_transaction_are_told_under_every_protocol() {
         let further = |stream: &serde_json::Value| number(&stream["further_records"]);
         let further: u64 = run["streams"].as_array().unwrap().iter().map(further).sum();
         assert_eq!(further, several, "{protocol:?}: {run}");
-        if protocol == Protocol::Plover {
+        if protocol == PLOVER {
             let text = stdout(&lab("log stat", &[dir]));
             assert!(text.contains(" transactions, records of 1 counted elsewhere;"), "{text}");
         }
-        if protocol == Protocol::Plover {
+        if protocol == PLOVER {
             assert!(text.contains(" first of the records in components 0 1;"), "{text}");
         }
         let output = lab("verify", &[dir]);

@@ -109,7 +109,7 @@ fn an_unsound_pair_names_the_sound_ones() {
     for (words, why) in [
         ("--protocol arrival --concurrency silo", "choose --concurrency partitioned, or"),
         ("--protocol poplar --concurrency partitioned", "--concurrency no-wait or silo, or"),
-        ("--protocol silo-r --concurrency timestamp-order", "no-wait, silo, tictoc or hekaton"),
+        ("--protocol silo-r --concurrency timestamp-order", "no-wait, silo, hekaton or tictoc"),
     ] {
         let output = lab(&format!("bench voter {words} {SHORT}"), &[]);
         assert_eq!(code(&output), 2, "{words}");

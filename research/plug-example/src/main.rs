@@ -1,9 +1,8 @@
 //! `plug-example DIRECTORY TRANSFERS`: runs as many transfers on each client, in the database in
 //! the directory, and prints client and number of each acknowledged transfer.
 
-use hyades_plug_example::all_streams::AllStreams;
-use hyades_plug_example::exclusive_locks::ExclusiveLocks;
 use hyades_plug_example::transfers::{self, CLIENT_COUNT};
+use hyades_plug_example::{ALL_STREAMS, EXCLUSIVE_LOCKS};
 use std::error::Error;
 use std::path::PathBuf;
 use std::thread;
@@ -13,7 +12,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let usage = "plug-example DIRECTORY TRANSFERS";
     let dir = PathBuf::from(arguments.next().ok_or(usage)?);
     let count: usize = arguments.next().ok_or(usage)?.parse()?;
-    let db = transfers::open::<ExclusiveLocks, AllStreams>(&dir)?;
+    let db = transfers::open(&dir, ALL_STREAMS, EXCLUSIVE_LOCKS)?;
     thread::scope(|scope| {
         let client = |client| {
             let db = &db;

@@ -1,8 +1,7 @@
 //! Transfers between accounts, on a database with a given protocol and concurrency control: clients
 //! that tell each acknowledged transfer, and the invariants after a crash.
 
-use hyades::plug::{self, RunsUnder, StartsOnLog};
-use hyades::{Abort, Column, Database, Error, Schema, Table, Type};
+use hyades::{Abort, Column, Concurrency, Database, Error, Protocol, Schema, Table, Type};
 use std::path::Path;
 
 const ACCOUNTS: Table = Table::nth(0);
@@ -19,14 +18,14 @@ pub const CLIENT_COUNT: i64 = 4;
 /// Opens the database in `dir`; a new database gets its accounts.
 ///
 /// # Errors
-/// As [`plug::open`].
-pub fn open<C: RunsUnder<P>, P: StartsOnLog>(dir: &Path) -> Result<Database, Error> {
-    let mut builder = Database::builder().streams(2);
+/// As [`hyades::Builder::open`].
+pub fn open(dir: &Path, protocol: Protocol, concurrency: Concurrency) -> Result<Database, Error> {
+    let mut builder = Database::builder().protocol(protocol).concurrency(concurrency).streams(2);
     for name in ["accounts", "clients"] {
         let schema = Schema::new(name).column("id", Type::I64).column("value", Type::I64);
         builder.table(schema.primary_key(&["id"]));
     }
-    let db = plug::open::<C, P>(builder, "exclusive-locks", dir)?;
+    let db = builder.open(dir)?;
     let is_new = db.transact(|tx| Ok(tx.get(CLIENTS, 0i64)?.is_none()))?;
     if is_new {
         db.transact(|tx| {

@@ -2,10 +2,9 @@
 //! after a crash, and no transfer is there by half.
 #![allow(missing_docs)]
 
-use hyades::plug::{NoWait, RunsUnder, StartsOnLog, Taurus};
-use hyades_plug_example::all_streams::AllStreams;
-use hyades_plug_example::exclusive_locks::ExclusiveLocks;
+use hyades::{Concurrency, Protocol};
 use hyades_plug_example::transfers::{self, CLIENT_COUNT};
+use hyades_plug_example::{ALL_STREAMS, EXCLUSIVE_LOCKS};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -42,24 +41,24 @@ fn what_is_acknowledged_is_there_after_a_crash() {
     let dir = tempfile::tempdir().unwrap();
     for round in 1..=3 {
         let told = run_and_kill(dir.path(), 300 * round);
-        let db = transfers::open::<ExclusiveLocks, AllStreams>(dir.path()).unwrap();
+        let db = transfers::open(dir.path(), ALL_STREAMS, EXCLUSIVE_LOCKS).unwrap();
         let there = transfers::check(&db).unwrap();
         let is_there = there.iter().zip(&told).all(|(there, told)| there >= told);
         assert!(is_there, "acknowledged {told:?}, there {there:?}");
         // Without a crash nothing is lost at all.
         transfers::run(&db, 0, 10, |_| ()).unwrap();
         db.close().unwrap();
-        let db = transfers::open::<ExclusiveLocks, AllStreams>(dir.path()).unwrap();
+        let db = transfers::open(dir.path(), ALL_STREAMS, EXCLUSIVE_LOCKS).unwrap();
         assert_eq!(transfers::check(&db).unwrap()[0], there[0] + 10);
     }
 }
 
 /// Clients at once, then again on the recovered database.
-fn run_twice<C: RunsUnder<P>, P: StartsOnLog>() {
+fn run_twice(protocol: Protocol, concurrency: Concurrency) {
     const COUNT: usize = 200;
     let dir = tempfile::tempdir().unwrap();
     for round in 1..=2 {
-        let db = transfers::open::<C, P>(dir.path()).unwrap();
+        let db = transfers::open(dir.path(), protocol, concurrency).unwrap();
         thread::scope(|scope| {
             for client in 0..CLIENT_COUNT {
                 let db = &db;
@@ -74,10 +73,10 @@ fn run_twice<C: RunsUnder<P>, P: StartsOnLog>() {
 
 #[test]
 fn a_protocol_runs_under_a_control_of_the_engine() {
-    run_twice::<NoWait, AllStreams>();
+    run_twice(ALL_STREAMS, Concurrency::NoWait);
 }
 
 #[test]
 fn a_control_runs_under_a_protocol_of_the_engine() {
-    run_twice::<ExclusiveLocks, Taurus>();
+    run_twice(Protocol::Taurus, EXCLUSIVE_LOCKS);
 }

@@ -11,6 +11,7 @@ use hyades::{
 };
 use hyades_scaling::order::Order;
 use hyades_scaling::rules::{Access, Committing, Logged, Protocol as Modelled, Rules};
+use hyades_schemes::{GSN, PLOVER, POPLAR};
 use hyades_wal::{LogOptions, Needs};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -212,9 +213,9 @@ fn numbers_vectors_and_streams_are_the_engines() {
         (Protocol::Serial, Modelled::Serial, false),
         (Protocol::Taurus, Modelled::Taurus, false),
         (Protocol::Taurus, Modelled::Taurus, true),
-        (Protocol::Plover, Modelled::Plover, false),
-        (Protocol::Poplar, Modelled::Poplar, false),
-        (Protocol::Gsn, Modelled::Gsn, false),
+        (PLOVER, Modelled::Plover, false),
+        (POPLAR, Modelled::Poplar, false),
+        (GSN, Modelled::Gsn, false),
     ] {
         for seed in 1..=3 {
             let calls = calls(seed);
@@ -222,7 +223,7 @@ fn numbers_vectors_and_streams_are_the_engines() {
             let engine = Engine::run(protocol, kind, &calls);
             let mut theirs = engine.records(commands);
             let ours = model(modelled, commands, &calls, &engine);
-            if protocol == Protocol::Poplar {
+            if protocol == POPLAR {
                 without_epoch(&mut theirs);
             }
             assert!(theirs.iter().flatten().count() > 200, "{protocol:?}: too few records");

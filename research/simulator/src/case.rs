@@ -12,9 +12,10 @@ use crate::traces::ProcedureTraces;
 use crate::wakers::Wakers;
 use crate::{checkpoints, database, stepped};
 use fastrand::Rng;
-use hyades::{Database, ProcedureId, Protocol, RecordKind, Replay};
+use hyades::{Database, ProcedureId, RecordKind, Replay};
 use hyades_platform::device::{SimulatedDevice, SimulatedDisk, SimulatedFault};
 use hyades_platform::sync::locked;
+use hyades_schemes::PLOVER;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -411,7 +412,7 @@ impl Case {
     fn stalls(&self, ending: Ending) -> bool {
         let Combination { streams, protocol, .. } = self.now;
         let kills = matches!(ending, Ending::PowerCut | Ending::Kill);
-        let free = streams > 1 && protocol != Protocol::Plover;
+        let free = streams > 1 && protocol != PLOVER;
         self.plan.shape.stalled && !self.plan.stepped && kills && free
     }
 

@@ -6,8 +6,9 @@ use crate::stated::stated as program_partitions;
 use crate::traces::ProcedureTraces;
 use crate::{checkpoints, schema};
 use fastrand::Rng;
-use hyades::{Builder, Concurrency, Database, Partitions, ProcedureId, Transaction};
+use hyades::{Builder, Database, Partitions, ProcedureId, Transaction};
 use hyades_platform::device::SimulatedDevice;
+use hyades_schemes::PARTITIONED;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -112,7 +113,7 @@ const SITES: usize = 4;
 pub(crate) fn sites(plan: &Plan, combination: Combination, settings: u64) -> Option<usize> {
     let mut rng = Rng::with_seed(settings ^ 0x517E);
     let most = partitions(&mut spreading(settings)).min(SITES);
-    let has_some = combination.concurrency == Concurrency::Partitioned && !plan.stepped;
+    let has_some = combination.concurrency == PARTITIONED && !plan.stepped;
     (has_some && rng.u32(0..3) == 0).then(|| rng.usize(1..most + 1))
 }
 

@@ -8,6 +8,7 @@
 use crate::program::{ReadResult, Trace, WriteTrace};
 use crate::schema::{At, Content, State};
 use hyades::Protocol;
+use hyades_schemes::{POPLAR, TAURUS_2016};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -43,10 +44,12 @@ pub enum LosesOverwritten {
 impl LosesOverwritten {
     /// The rule of a protocol.
     pub fn under(protocol: Protocol) -> Self {
-        match protocol {
-            Protocol::Poplar => LosesOverwritten::BlindTransactions,
-            Protocol::Taurus2016 => LosesOverwritten::BlindWrites,
-            _ => LosesOverwritten::Never,
+        if protocol == POPLAR {
+            LosesOverwritten::BlindTransactions
+        } else if protocol == TAURUS_2016 {
+            LosesOverwritten::BlindWrites
+        } else {
+            LosesOverwritten::Never
         }
     }
 }

@@ -7,6 +7,7 @@ use crate::shape::{PlanParts, Shape};
 use fastrand::Rng;
 use hyades::{Concurrency, Database, Error, Protocol, RecordKind, RetrySettings};
 use hyades_platform::device::SimulatedDisk;
+use hyades_schemes::{all_controls, all_protocols};
 use serde::{Deserialize, Serialize};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -46,9 +47,9 @@ impl Combination {
         static ALL: OnceLock<Vec<Combination>> = OnceLock::new();
         ALL.get_or_init(|| {
             let mut all = Vec::new();
-            for protocol in Protocol::all().filter(|protocol| *protocol != Protocol::None) {
+            for protocol in all_protocols().filter(|protocol| *protocol != Protocol::None) {
                 for streams in 1..=STREAMS {
-                    for concurrency in Concurrency::all() {
+                    for concurrency in all_controls() {
                         for record in [RecordKind::Data, RecordKind::Command, RecordKind::Adaptive]
                         {
                             all.push(Combination { protocol, concurrency, record, streams });

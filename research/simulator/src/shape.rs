@@ -5,6 +5,7 @@
 use crate::schema::Tables;
 use fastrand::Rng;
 use hyades::{CheckpointSettings, LogSettings, MAX_KEY_BYTES, MAX_ROW_BYTES, Protocol};
+use hyades_schemes::SILO_R;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -202,7 +203,7 @@ impl Shape {
             let epochs =
                 [Duration::from_micros(100), Duration::from_millis(1), Duration::from_secs(1)];
             log.epoch = Some(epochs[rng.usize(0..3)]);
-            if protocol == Protocol::SiloR {
+            if protocol == SILO_R {
                 // A ticket waits until its epoch ends: with epochs of a second for minutes.
                 log.epoch = log.epoch.filter(|epoch| *epoch < Duration::from_secs(1));
             }

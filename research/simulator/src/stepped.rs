@@ -15,6 +15,7 @@ use fastrand::Rng;
 use hyades::Concurrency;
 use hyades_platform::clock;
 use hyades_platform::device::SimulatedFault;
+use hyades_schemes::{PARTITIONED, TIMESTAMP_ORDER};
 use std::cell::RefCell;
 
 /// Start of the simulated time in nanoseconds: a moment in 2026.
@@ -52,13 +53,8 @@ pub(crate) fn work(case: &mut Case, opened: &Opened, ending: Ending) -> bool {
     let transactions = case.plan.sessions * case.plan.transactions;
     let enough = if quiet { transactions } else { rng.usize(0..transactions + 1) };
     // Under these a running transaction may hold rows that an inner transaction needs.
-    let interleaves = !matches!(
-        opened.combination.concurrency,
-        Concurrency::NoWait
-            | Concurrency::Hekaton
-            | Concurrency::TimestampOrder
-            | Concurrency::Partitioned
-    );
+    let holds = [Concurrency::NoWait, Concurrency::Hekaton, TIMESTAMP_ORDER, PARTITIONED];
+    let interleaves = !holds.contains(&opened.combination.concurrency);
     let mut taken = case.takes_checkpoints().then(CheckpointCounts::default);
     let failed = run(&mut rng, opened, &runners, enough, interleaves, &mut taken).is_none();
     match ending {

@@ -5,6 +5,7 @@
 
 use hyades::Protocol;
 use hyades_platform::mutation::{self, Mutation};
+use hyades_schemes::{GSN, PHYSIOLOGICAL, PLOVER, SILO_R, TAURUS_2016};
 use hyades_simulator::{Options, Scheduler, torture};
 use std::time::{Duration, Instant};
 
@@ -62,7 +63,7 @@ fn is_broken_elsewhere(rule: Mutation) -> bool {
         || matches!(rule, Mutation::SnapshotWithoutWait | Mutation::UnlinkNeededEntries)
         || matches!(rule, Mutation::LeaveBeforeKept | Mutation::OverlookKept)
         // Interleavings of a few transactions under one concurrency control:
-        // `crates/hyades/tests/mutations/tictoc.rs`.
+        // `research/schemes/tests/mutations/tictoc.rs`.
         || matches!(
             rule,
             Mutation::LateCommands | Mutation::LateAcrossEpochs | Mutation::GapsWithoutTimestamps
@@ -83,7 +84,7 @@ fn is_broken_elsewhere(rule: Mutation) -> bool {
                 | Mutation::UnlinkForReaders
                 | Mutation::UniqueAsOfSnapshot
         )
-        // The same: `crates/hyades/tests/mutations/timestamp_order.rs`.
+        // The same: `research/schemes/tests/mutations/timestamp_order.rs`.
         || matches!(
             rule,
             Mutation::LookBeforeReadMark
@@ -92,11 +93,11 @@ fn is_broken_elsewhere(rule: Mutation) -> bool {
                 | Mutation::CommitInClosedEpoch
                 | Mutation::CommitAfterEnded
         )
-        // Under partitioned execution only: `crates/hyades/tests/mutations/partitioned.rs`.
+        // Under partitioned execution only: `research/schemes/tests/mutations/partitioned.rs`.
         || is_of_partitions(rule)
-        // Torture does not log on arrival: `crates/hyades/tests/mutations/arrival.rs`.
+        // Torture does not log on arrival: `research/schemes/tests/mutations/arrival.rs`.
         || is_of_arrival(rule)
-        // A few transactions have to meet: `crates/hyades/tests/mutations/poplar.rs`.
+        // A few transactions have to meet: `research/schemes/tests/mutations/poplar.rs`.
         || matches!(rule, Mutation::ForgetRemoved | Mutation::LateVersions)
         || is_found_by_luck(rule)
         || is_seen_by_one_test(rule)
@@ -123,18 +124,16 @@ fn is_seen_by_one_test(rule: Mutation) -> bool {
 /// The protocol to which the rule applies, if there is only one.
 fn protocol_of(rule: Mutation) -> Option<Protocol> {
     match rule {
-        Mutation::CloseOpenEpochs => Some(Protocol::SiloR),
-        Mutation::SkipUndo => Some(Protocol::Physiological),
-        Mutation::TouchedMarksOnly => Some(Protocol::Plover),
-        Mutation::MarkInMemory | Mutation::OwnMarkOnly | Mutation::ForgetReadNumbers => {
-            Some(Protocol::Gsn)
-        }
+        Mutation::CloseOpenEpochs => Some(SILO_R),
+        Mutation::SkipUndo => Some(PHYSIOLOGICAL),
+        Mutation::TouchedMarksOnly => Some(PLOVER),
+        Mutation::MarkInMemory | Mutation::OwnMarkOnly | Mutation::ForgetReadNumbers => Some(GSN),
         Mutation::OverwrittenAsUnread
         | Mutation::NeedOverwritten
         | Mutation::ForgetDeadPredecessors
         | Mutation::SeeUnlistedVersions
         | Mutation::DropVersionsOfOpenEpochs
-        | Mutation::LeaveOutUnanchored => Some(Protocol::Taurus2016),
+        | Mutation::LeaveOutUnanchored => Some(TAURUS_2016),
         Mutation::SkipReadFold
         | Mutation::ForgetUnmarkedReaders
         | Mutation::StopAtFirstDead

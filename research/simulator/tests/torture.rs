@@ -1,7 +1,7 @@
 //! Short torture runs with the default options.
 #![allow(missing_docs)]
 
-use hyades::Protocol;
+use hyades_schemes::{ARRIVAL, TAURUS_2016};
 use hyades_simulator::kept::SavedFailure;
 use hyades_simulator::{HANGS_AFTER, Options, SHRINK_FOR, Scheduler, torture};
 
@@ -41,7 +41,7 @@ fn nothing_acknowledged_is_lost_whatever_the_disk_does() {
 /// Blind writers survive overwritten transactions, at these seeds, which are of their own.
 #[test]
 fn what_only_overwrote_survives_what_is_lost() {
-    let protocol = Some(Protocol::Taurus2016);
+    let protocol = Some(TAURUS_2016);
     let options = Options { protocol, seed: options(0.0).seed + 879_999, ..options(6.0) };
     let torture = torture(&options, |line| eprintln!("{line}")).unwrap();
     eprintln!("{:?} {:#?}", torture.report, torture.faults);
@@ -51,7 +51,7 @@ fn what_only_overwrote_survives_what_is_lost() {
 /// Calls that are logged before they run, called and posted, on varying numbers of partitions.
 #[test]
 fn calls_that_are_logged_first_are_replayed() {
-    let protocol = Some(Protocol::Arrival);
+    let protocol = Some(ARRIVAL);
     let options = Options { protocol, seed: options(0.0).seed + 104, ..options(4.0) };
     let torture = torture(&options, |line| eprintln!("{line}")).unwrap();
     eprintln!("{:?} {:#?}", torture.report, torture.faults);

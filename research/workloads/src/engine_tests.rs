@@ -13,6 +13,7 @@ use fastrand::Rng;
 use hyades::{
     Abort, Concurrency, Database, Protocol, RecordKind, Table, Ticket, Transaction, TypedTable,
 };
+use hyades_schemes::{ARRIVAL, PARTITIONED, TAURUS_2016, all_controls, all_protocols};
 use std::fmt::Debug;
 use std::path::Path;
 
@@ -63,18 +64,18 @@ struct Form {
 
 fn forms() -> Vec<Form> {
     let mut forms = Vec::new();
-    for concurrency in Concurrency::all() {
-        for protocol in [Protocol::Serial, Protocol::Taurus, Protocol::Taurus2016] {
+    for concurrency in all_controls() {
+        for protocol in [Protocol::Serial, Protocol::Taurus, TAURUS_2016] {
             for record in [RecordKind::Data, RecordKind::Command] {
                 forms.push(Form { protocol, record, concurrency });
             }
         }
-        for protocol in Protocol::all().filter(|protocol| !protocol.takes_commands()) {
+        for protocol in all_protocols().filter(|protocol| !protocol.takes_commands()) {
             forms.push(Form { protocol, record: RecordKind::Data, concurrency });
         }
         forms.push(Form { protocol: Protocol::None, record: RecordKind::Data, concurrency });
         let record = RecordKind::Command;
-        forms.push(Form { protocol: Protocol::Arrival, record, concurrency });
+        forms.push(Form { protocol: ARRIVAL, record, concurrency });
     }
     forms.retain(|form| {
         let Form { protocol, record, concurrency } = *form;
@@ -85,10 +86,7 @@ fn forms() -> Vec<Form> {
 }
 
 fn open<W: Workload>(workload: &mut W, form: Form, dir: &Path) -> Database {
-    let streams = match form.protocol {
-        Protocol::Serial | Protocol::Physiological => 1,
-        _ => 3,
-    };
+    let streams = if form.protocol.has_one_stream() { 1 } else { 3 };
     let mut builder = Database::builder()
         .protocol(form.protocol)
         .record(form.record)
@@ -197,11 +195,8 @@ fn votes_are_counted_and_survive() {
 /// The same caller votes until a vote is refused, and once for a contestant that does not exist.
 #[test]
 fn a_caller_votes_as_often_as_allowed() {
-    let form = Form {
-        protocol: Protocol::None,
-        record: RecordKind::Data,
-        concurrency: Concurrency::Partitioned,
-    };
+    let form =
+        Form { protocol: Protocol::None, record: RecordKind::Data, concurrency: PARTITIONED };
     for (limit, counted) in [(Some(2), 2), (None, 5)] {
         let mut workload = voter(limit);
         let dir = tempfile::tempdir().unwrap();

@@ -48,7 +48,7 @@ use hyades_platform::mutation::{self, Mutation};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-pub(crate) struct Hekaton {
+pub struct Hekaton {
     active: Arc<ActiveTransactions>,
     /// Transactions read a snapshot and need not be serializable.
     snapshot_isolation: bool,

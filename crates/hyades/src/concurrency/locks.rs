@@ -11,7 +11,7 @@ use crate::storage::tid::Tid;
 use std::sync::atomic::{Ordering, fence};
 
 /// The time of a transaction's reads, and the number in the transaction's marks.
-pub(crate) struct ReadTime {
+pub struct ReadTime {
     /// The transaction's slot among the active transactions.
     pub slot: u32,
     pub as_of: Tid,
@@ -23,9 +23,7 @@ pub(crate) struct ReadTime {
 }
 
 /// A concurrency control that marks rows.
-pub(super) trait MarksRows<P: LoggingProtocol>:
-    for<'t> ConcurrencyControl<P, Txn<'t> = ReadTime>
-{
+pub trait MarksRows<P: LoggingProtocol>: for<'t> ConcurrencyControl<P, Txn<'t> = ReadTime> {
     /// The transactions in progress, whose slots mark rows.
     fn active(&self) -> &ActiveTransactions;
 }
@@ -34,7 +32,7 @@ pub(super) trait MarksRows<P: LoggingProtocol>:
 /// position yet: a transaction that gets its position later was found committing, or commits later,
 /// and not in a settled epoch. `snapshots`: transactions read as of an earlier timestamp than their
 /// own.
-pub(super) fn stated_versions<C: MarksRows<P>, P: LoggingProtocol>(
+pub fn stated_versions<C: MarksRows<P>, P: LoggingProtocol>(
     control: &C,
     engine: &Engine<P, C::Row>,
     state: &TxnState<'_, C, P>,
@@ -56,7 +54,7 @@ pub(super) fn stated_versions<C: MarksRows<P>, P: LoggingProtocol>(
 /// SeqCst, like the mark and the slot: if the transaction is found not to prepare, its timestamp is
 /// above all timestamps drawn by now.
 #[inline]
-pub(super) fn writer_of<C: MarksRows<P>, P: LoggingProtocol>(
+pub fn writer_of<C: MarksRows<P>, P: LoggingProtocol>(
     control: &C,
     state: &TxnState<'_, C, P>,
     record: &Record<C::Row>,
@@ -70,7 +68,7 @@ pub(super) fn writer_of<C: MarksRows<P>, P: LoggingProtocol>(
 
 /// Marks and unlocks a record inserted by the transaction: the record has inherited the stamp of
 /// its gap.
-pub(super) fn inserted<'s, C: MarksRows<P>, P: LoggingProtocol>(
+pub fn inserted<'s, C: MarksRows<P>, P: LoggingProtocol>(
     state: &mut TxnState<'s, C, P>,
     table: u32,
     record: &'s Record<C::Row>,
@@ -82,7 +80,7 @@ pub(super) fn inserted<'s, C: MarksRows<P>, P: LoggingProtocol>(
 
 /// Copies the row in place, if the version word is still `seen`.
 #[inline]
-pub(super) fn copy_in_place<'s, S, T>(
+pub fn copy_in_place<'s, S, T>(
     record: &Record<S>,
     seen: u64,
     copy: impl FnOnce() -> T,
@@ -96,7 +94,7 @@ pub(super) fn copy_in_place<'s, S, T>(
 
 /// Installs the writes of transaction `tid`, and keeps overwritten versions for earlier readers.
 #[inline(always)]
-pub(super) fn install<C: MarksRows<P>, P: LoggingProtocol>(
+pub fn install<C: MarksRows<P>, P: LoggingProtocol>(
     control: &C,
     engine: &Engine<P, C::Row>,
     state: &mut TxnState<'_, C, P>,
@@ -113,10 +111,7 @@ pub(super) fn install<C: MarksRows<P>, P: LoggingProtocol>(
 }
 
 /// Removes the marks of a transaction from its rows, and ends the transaction.
-pub(super) fn release<C: MarksRows<P>, P: LoggingProtocol>(
-    control: &C,
-    state: &mut TxnState<'_, C, P>,
-) {
+pub fn release<C: MarksRows<P>, P: LoggingProtocol>(control: &C, state: &mut TxnState<'_, C, P>) {
     for HeldLock { record, .. } in state.held.drain(..) {
         record.lock.store(0, Ordering::Release);
     }

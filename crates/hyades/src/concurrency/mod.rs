@@ -22,16 +22,12 @@ mod known;
 pub(crate) mod locks;
 pub(crate) mod no_wait;
 pub(crate) mod optimistic;
-pub(crate) mod partitioned;
 pub(crate) mod partitions;
 pub(crate) mod replaying;
 pub(crate) mod silo;
 pub(crate) mod snapshot_reads;
 pub(crate) mod state;
 pub(crate) mod steps;
-pub(crate) mod tictoc;
-pub(crate) mod timestamp_order;
-pub(crate) mod timestamps;
 pub(crate) mod turns;
 
 use crate::engine::Engine;

@@ -11,11 +11,11 @@ use crate::storage::record::{Record, word};
 use std::sync::atomic::Ordering;
 
 /// Attempts at a row that stays locked, or keeps changing, before a conflict.
-pub(super) const PATIENCE: u32 = 64;
+pub const PATIENCE: u32 = 64;
 
 /// Reads the version word of a row. Spins while the row is locked, at most [`PATIENCE`] times.
 #[inline]
-pub(super) fn stable_word<S>(record: &Record<S>) -> Result<u64, Abort> {
+pub fn stable_word<S>(record: &Record<S>) -> Result<u64, Abort> {
     for _ in 0..PATIENCE {
         let seen = record.word.load(Ordering::Acquire);
         if seen & word::DEAD != 0 {
@@ -53,7 +53,7 @@ impl RecordLock for LockBit {
 /// i). Waits for each row only for a while, so that no two transactions wait for each other for
 /// ever.
 #[inline(always)]
-pub(super) fn lock<C: ConcurrencyControl<P>, P: LoggingProtocol>(
+pub fn lock<C: ConcurrencyControl<P>, P: LoggingProtocol>(
     engine: &Engine<P, C::Row>,
     state: &mut TxnState<'_, C, P>,
 ) -> Result<(), Abort> {
@@ -79,7 +79,7 @@ pub(super) fn lock<C: ConcurrencyControl<P>, P: LoggingProtocol>(
 }
 
 /// Unlocks a write set that is not installed.
-pub(super) fn unlock<S>(writes: &[Write<'_, S>]) {
+pub fn unlock<S>(writes: &[Write<'_, S>]) {
     for write in writes.iter().filter(|write| !write.superseded) {
         write.record.word.fetch_and(!word::LOCKED, Ordering::Release);
     }

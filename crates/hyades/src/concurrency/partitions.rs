@@ -12,7 +12,7 @@ use hyades_platform::sync::{AtomicU64, Ordering};
 /// The state left by the last transaction of a partition. Read and written by the transaction that
 /// holds the partition.
 #[derive(Default)]
-pub(crate) struct PartitionStamp<S> {
+pub struct PartitionStamp<S> {
     pub stamp: S,
     /// The TID of the last writer. Relaxed: the turns order all accesses.
     last: AtomicU64,

@@ -158,7 +158,7 @@ pub(crate) struct Checks {
 
 /// The state of a call whose record may be, or is, the call itself.
 #[derive(Default)]
-pub(crate) struct CallState {
+pub struct CallState {
     /// The record of the call may be the call itself, which replay repeats.
     pub may_be_repeated: bool,
     /// The slots that the call may access, if the call was logged before its run.

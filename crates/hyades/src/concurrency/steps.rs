@@ -176,7 +176,7 @@ pub fn publish_reads<'s, C: ConcurrencyControl<P>, P: LoggingProtocol>(
 
 /// When the reads of a transaction are valid, beside its timestamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Valid {
+pub enum Valid {
     /// The reads are valid now, too.
     Now,
     /// Some reads are not valid now, or may not be.
@@ -187,7 +187,7 @@ pub(crate) enum Valid {
 /// reserves its frame and raises the read stamps of all its reads before validation (E4, ii; C8). A
 /// command found late only then fails.
 #[inline(always)]
-pub(crate) fn validate_and_append<'s, 'w, C: ConcurrencyControl<P>, P: LoggingProtocol>(
+pub fn validate_and_append<'s, 'w, C: ConcurrencyControl<P>, P: LoggingProtocol>(
     control: &C,
     engine: &Engine<P, C::Row>,
     state: &mut TxnState<'s, C, P>,
@@ -227,7 +227,7 @@ pub fn install<'s, C: ConcurrencyControl<P>, P: LoggingProtocol>(
 
 /// Like [`install`], for rows without stamps.
 #[inline(always)]
-pub(crate) fn install_unstamped<'s, C: ConcurrencyControl<P>, P: LoggingProtocol>(
+pub fn install_unstamped<'s, C: ConcurrencyControl<P>, P: LoggingProtocol>(
     engine: &Engine<P, C::Row>,
     state: &mut TxnState<'s, C, P>,
     tid: Tid,

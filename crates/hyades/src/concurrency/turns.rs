@@ -102,7 +102,7 @@ struct PartitionQueue<L> {
 }
 
 /// The queues of all partitions, each with the state left by its holders. See the module.
-pub(crate) struct TurnQueues<L> {
+pub struct TurnQueues<L> {
     queues: Box<[Padded<PartitionQueue<L>>]>,
     seats: Box<[OnceLock<SeatBlock>]>,
     numbers: Mutex<SeatNumbers>,

@@ -18,8 +18,8 @@ impl Builder {
         self
     }
 
-    /// Sets the number of partitions under
-    /// [`Concurrency::Partitioned`](crate::Concurrency::Partitioned): a power of two, 1 to 64.
+    /// Sets the number of partitions where transactions take turns (`partitioned` in the crate
+    /// `hyades-schemes`): a power of two, 1 to 64.
     /// Default: 64, more than most machines have cores, so that few transactions meet in a
     /// partition without need. Each opening may use another number.
     pub fn partitions(mut self, partitions: usize) -> Self {
@@ -42,9 +42,9 @@ impl Builder {
         self
     }
 
-    /// Sets the number of sites, at most the number of partitions, under
-    /// [`Concurrency::Partitioned`](crate::Concurrency::Partitioned): threads that own the
-    /// partitions, and alone run the calls of procedures, as in H-Store and VoltDB. A call goes to
+    /// Sets the number of sites, at most the number of partitions, where transactions take turns
+    /// (`partitioned` in the crate `hyades-schemes`): threads that own the partitions, and alone
+    /// run the calls of procedures, as in H-Store and VoltDB. A call goes to
     /// the sites of its [stated](Builder::on) partitions, or to all sites; the sites of a call with
     /// several sites stop until one site has run the call. [`Session::call`](crate::Session::call)
     /// waits until the call has run; clients with many calls under way

@@ -11,7 +11,7 @@ impl Database {
     /// like a call of a [`Session`](crate::Session), as often as it meets conflicts; calls posted
     /// one after the other may run in another order. `R` is the type of the result.
     ///
-    /// Returns at once, except under [`Protocol::Arrival`](crate::Protocol::Arrival), where the
+    /// Returns at once, except where calls are logged before they run: there the
     /// call is logged. There the function waits, for the device and for no other call, in three
     /// cases: while the buffers of all streams are full, because calls come faster than the devices
     /// write; while a checkpoint writes out more than
@@ -47,8 +47,8 @@ impl Database {
     /// # Errors
     /// [`Error::TooManyPosted`] if too many are open; [`Error::Misuse`] if the procedure is not
     /// this database's, the arguments cannot be encoded or the database was closed; [`Error::Log`]
-    /// if the program's own sessions occupy all slots of the log; under
-    /// [`Protocol::Arrival`](crate::Protocol::Arrival) [`Error::Poisoned`] if the log has failed.
+    /// if the program's own sessions occupy all slots of the log; where calls are logged
+    /// before they run [`Error::Poisoned`] if the log has failed.
     /// Then nothing was done. Everything else is an outcome of the call, see [`PostedCall::wait`].
     pub fn post<A: Serialize + ?Sized, R>(
         &self,

@@ -154,7 +154,7 @@ impl Database {
     /// # Errors
     /// The closure's error; [`Abort::SnapshotEnded`] if the snapshot took too much memory;
     /// [`Error::OutcomeUnknown`] if the log failed before all was on disk; [`Error::Misuse`] inside
-    /// a transaction of this database under [`Protocol::Arrival`](crate::Protocol::Arrival).
+    /// a transaction of this database where calls are logged first.
     pub fn snapshot<T>(
         &self,
         body: impl FnOnce(&Transaction<'_>) -> Result<T, Error>,

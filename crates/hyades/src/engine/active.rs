@@ -62,7 +62,7 @@ type SlotBlock = Box<[Padded<TransactionSlot>]>;
 
 /// The progress of a transaction's commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Preparing {
+pub enum Preparing {
     /// The commit has not begun: its timestamp will be above all timestamps drawn by now.
     No,
     /// The transaction draws its timestamp.

@@ -111,7 +111,7 @@ struct Registry {
 }
 
 /// The snapshots of a database, see the module.
-pub(crate) struct Snapshots {
+pub struct Snapshots {
     /// The lowest epoch as of which a snapshot or a checkpoint reads, or [`NONE`]. This field and
     /// the next two are written under the lock of `registry` and read by commits: SeqCst, to be in
     /// one order with the epoch.

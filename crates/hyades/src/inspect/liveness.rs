@@ -40,7 +40,7 @@ impl Inspector {
             lanes.extend(own_ends().map(|end| end.mark));
             lanes.push(own_ends().map(|end| end.mark).min().unwrap_or(0));
             let mut frontier = Frontier { lanes, dead: None };
-            if RecordShape::of(incarnation, incarnation.dims.len(), None, None).predecessors {
+            if RecordShape::of(incarnation, incarnation.dims.len(), None).predecessors {
                 frontier.dead = Some(self.dead(recovering, incarnation, &frontier)?);
             }
             liveness.frontiers.insert(number, frontier);

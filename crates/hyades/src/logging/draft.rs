@@ -25,7 +25,7 @@ use std::sync::atomic::Ordering;
 
 /// The call of a procedure, as a command record repeats it.
 #[derive(Clone, Copy)]
-pub(crate) struct Call<'a> {
+pub struct Call<'a> {
     /// The number of the procedure in the log.
     pub log_id: u32,
     pub arguments: &'a [u8],

@@ -26,7 +26,7 @@ pub(crate) fn zip_lanes_mut<A, B>(a: &mut [A], b: &[B], mut each: impl FnMut(&mu
 
 /// Sets every component to zero.
 #[inline(always)]
-pub(crate) fn clear(lanes: &mut [u64]) {
+pub fn clear(lanes: &mut [u64]) {
     match <&mut [u64; 4]>::try_from(&mut *lanes) {
         Ok(lanes) => *lanes = [0; 4],
         Err(_) => clear_any(lanes),

@@ -8,28 +8,21 @@
 //! **hardened** once its own frame is durable, and **acknowledged** once [`admits`] holds for the
 //! transaction.
 
-pub(crate) mod arrival;
-pub(crate) mod counters;
 pub(crate) mod determinism;
 pub(crate) mod draft;
-pub(crate) mod gsn;
 pub(crate) mod lanes;
 pub(crate) mod none;
 pub(crate) mod outcomes;
 pub(crate) mod partitioned;
-pub(crate) mod physiological;
-pub(crate) mod plover;
-pub(crate) mod poplar;
 pub(crate) mod predecessors;
 pub(crate) mod record;
 pub(crate) mod row_frame;
 pub(crate) mod row_frames;
+pub(crate) mod schemes;
 pub(crate) mod serial;
 pub(crate) mod settings;
-pub(crate) mod silo_r;
 pub(crate) mod stamp_readers;
 pub(crate) mod taurus;
-pub(crate) mod taurus_2016;
 pub(crate) mod unstamped;
 pub(crate) mod versions;
 pub(crate) mod write;

@@ -3,7 +3,8 @@
 use super::{LoggingProtocol, Needs};
 use hyades_wal::Lsn;
 
-pub(crate) struct NoLog;
+#[derive(Default)]
+pub struct NoLog;
 
 impl LoggingProtocol for NoLog {
     type RowStamp = ();

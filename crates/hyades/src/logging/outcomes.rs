@@ -58,7 +58,7 @@ fn mix(mut bits: u64) -> u64 {
 
 /// Sums over a set of calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct CallSum {
+pub struct CallSum {
     /// The sum of the calls' places.
     pub places: u64,
     /// The sum of the calls' outcomes.
@@ -74,7 +74,7 @@ impl CallSum {
 
 /// A sum over calls of one epoch and procedure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct StatedSum {
+pub struct StatedSum {
     pub epoch: EpochNumber,
     /// The number of the procedure in the log.
     pub procedure: u32,
@@ -146,7 +146,7 @@ impl UnstatedOutcomes {
 }
 
 /// Appends sums: the number of sums, and for each the epoch, the procedure, and the two sums.
-pub(crate) fn push_sums(out: &mut Vec<u8>, sums: &[StatedSum]) {
+pub fn push_sums(out: &mut Vec<u8>, sums: &[StatedSum]) {
     push_varint(out, sums.len() as u64);
     for StatedSum { epoch, procedure, sum } in sums {
         push_varint(out, epoch.0);
@@ -157,7 +157,7 @@ pub(crate) fn push_sums(out: &mut Vec<u8>, sums: &[StatedSum]) {
 }
 
 /// Reads the output of [`push_sums`], and calls `each`; `None` if malformed.
-pub(crate) fn take_sums(bytes: &mut &[u8], mut each: impl FnMut(StatedSum)) -> Option<()> {
+pub fn take_sums(bytes: &mut &[u8], mut each: impl FnMut(StatedSum)) -> Option<()> {
     for _ in 0..take_varint(bytes)? {
         let epoch = EpochNumber(take_varint(bytes)?);
         let procedure = u32::try_from(take_varint(bytes)?).ok()?;

@@ -55,7 +55,7 @@ impl PartitionRecords<'_> {
 }
 
 /// The records of a transaction, with known bytes except for the parts that depend on positions.
-pub(crate) struct ComposedPartitions<'w> {
+pub struct ComposedPartitions<'w> {
     writer: &'w mut Writer,
     records: Box<PartitionRecords<'w>>,
 }

@@ -5,39 +5,39 @@ use crate::storage::row::{push_varint, take_varint};
 use hyades_wal::Lsn;
 
 /// Identifies a record: the end of the frame, and the stream in the bits below. 0 is no record.
-pub(crate) type Id = u64;
+pub type Id = u64;
 
 /// Bits of an [`Id`] for the stream.
 const LANE_BITS: u32 = 6;
 
 /// Returns the id of the record that ends at `end` in stream `lane`.
 #[inline]
-pub(crate) fn id(lane: usize, end: Lsn) -> Id {
+pub fn id(lane: usize, end: Lsn) -> Id {
     end << LANE_BITS | lane as u64
 }
 
 /// Returns the stream of an id.
 #[inline]
-pub(crate) fn lane(id: Id) -> usize {
+pub fn lane(id: Id) -> usize {
     (id & ((1 << LANE_BITS) - 1)) as usize
 }
 
 /// Returns the position of an id.
 #[inline]
-pub(crate) fn end(id: Id) -> Lsn {
+pub fn end(id: Id) -> Lsn {
     id >> LANE_BITS
 }
 
 /// A record that another record follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Predecessor {
+pub struct Predecessor {
     pub id: Id,
     /// Whether the record was only overwritten, not read: the follower does not need the record.
     pub overwritten: bool,
 }
 
 /// Appends a sorted list without duplicate ids.
-pub(crate) fn encode(list: &[Predecessor], lanes: usize, out: &mut Vec<u8>) {
+pub fn encode(list: &[Predecessor], lanes: usize, out: &mut Vec<u8>) {
     debug_assert!(list.is_sorted_by(|a, b| a.id < b.id));
     push_varint(out, list.len() as u64);
     let mut last = 0;
@@ -51,7 +51,7 @@ pub(crate) fn encode(list: &[Predecessor], lanes: usize, out: &mut Vec<u8>) {
 
 /// Reads a list from `bytes` into `out`; `None` if malformed for an incarnation with `lanes`
 /// streams.
-pub(crate) fn decode(bytes: &mut &[u8], lanes: usize, out: &mut Vec<Predecessor>) -> Option<()> {
+pub fn decode(bytes: &mut &[u8], lanes: usize, out: &mut Vec<Predecessor>) -> Option<()> {
     out.clear();
     let n = take_varint(bytes)?;
     if n > bytes.len() as u64 {

@@ -12,7 +12,7 @@
 //! after the order vector. In a log of data records alone there is no order vector, and no read
 //! stamps.
 
-pub(super) mod anchoring;
+pub(crate) mod anchoring;
 pub(crate) mod lsn_vector_table;
 mod unwritten;
 

@@ -75,7 +75,7 @@ impl Builder {
 }
 
 /// The source of the restored state, if not the place of the new log.
-pub(crate) struct RestoreSource<'s> {
+pub struct RestoreSource<'s> {
     pub from: Recovering,
     pub until: EpochNumber,
     pub salvage: bool,
@@ -89,24 +89,6 @@ pub(crate) fn open_from(builder: Builder, source: RestoreSource<'_>) -> Result<D
     let pair = (builder.protocol, builder.control());
     let control = pair.1.name();
     pairs::open(pair, Opening { builder, control, started_ns, source: Some(source) })
-}
-
-/// Opens the described database in `dir` with a pair not named by any setting. `control`: the name
-/// of the concurrency control in the manifest.
-#[cfg(feature = "plug")]
-pub(crate) fn open_plugged<C, P>(
-    mut builder: Builder,
-    control: &'static str,
-    dir: &Path,
-) -> Result<Database, Error>
-where
-    C: RunsUnder<P>,
-    P: StartsOnLog,
-{
-    builder.log.dirs.insert(0, dir.to_path_buf());
-    let started_ns = clock::monotonic_ns();
-    check(&builder)?;
-    Opening { builder, control, started_ns, source: None }.with_log::<C, P>()
 }
 
 fn check(builder: &Builder) -> Result<(), Error> {
@@ -134,6 +116,7 @@ fn check(builder: &Builder) -> Result<(), Error> {
     }
     ranges::check(builder)?;
     let pair = (builder.protocol, builder.control());
+    pairs::register(pair);
     pairs::check(pair)?;
     pairs::check_isolation(builder.control(), builder.isolation)?;
     let records = builder.procedures.iter().filter_map(|procedure| procedure.record);
@@ -161,7 +144,7 @@ fn epoch_above(reached: EpochNumber) -> Result<EpochNumber, Error> {
 }
 
 /// A database being opened.
-pub(crate) struct Opening<'s> {
+pub struct Opening<'s> {
     builder: Builder,
     /// The name of the concurrency control.
     control: &'static str,
@@ -289,7 +272,7 @@ impl Opening<'_> {
             Some(source) => (source.from, Some(source.to)),
             None => (self.open_log()?, None),
         };
-        origin::check(recovering.manifest(), Some(P::NAME))?;
+        origin::check(recovering.manifest())?;
         let builder = &self.builder;
         let catalogue = Arc::new(self.catalogue(&recovering.manifest().catalogue)?);
         let mut tables = self.tables::<C::Row>(&catalogue);
@@ -301,7 +284,6 @@ impl Opening<'_> {
             started_ns: self.started_ns,
             until,
             salvage,
-            own_stamps: Some((P::NAME, P::STAMPS)),
             partitions: &partition::declarations(&builder.tables),
         };
         let mut recovered =

@@ -54,12 +54,10 @@ const DRAWS_AT_BEGIN: &str = "timestamp-order";
 
 impl RecordShape {
     /// Returns the format of an incarnation's records. `checkpoint`: the records in it are skipped.
-    /// `own` as in [`StampFormat::of`].
     pub fn of(
         incarnation: &Incarnation,
         streams: usize,
         checkpoint: Option<&Checkpoint>,
-        own: Option<(&str, StampFormat)>,
     ) -> RecordShape {
         let setting = incarnation.settings.get("vectors").map(String::as_str);
         let predecessors = setting == Some("predecessors");
@@ -67,7 +65,7 @@ impl RecordShape {
         let cut =
             checkpoint.filter(|c| c.incarnation == incarnation.number).map(|c| EpochNumber(c.cut));
         let ended = incarnation.dims.iter().all(|dim| dim.end.is_some());
-        let stamp = StampFormat::of(incarnation, own);
+        let stamp = StampFormat::of(incarnation);
         let numbered = matches!(stamp, StampFormat::Number { .. });
         let need_lanes = if numbered { Lane::count(streams) } else { lanes };
         let data_only = incarnation.data_only;

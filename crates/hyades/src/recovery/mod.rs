@@ -210,8 +210,7 @@ impl<S: Stamp> Recovery<'_, S> {
         }
         finish::finish_incarnation(&self.replay)?;
         finish::compare_outcomes(&self.replay, self.plan.salvage)?;
-        let is_sequential =
-            RecordShape::of(incarnation, streams, None, self.plan.own_stamps).is_sequential();
+        let is_sequential = RecordShape::of(incarnation, streams, None).is_sequential();
         let before = (report.records, report.bytes, report.dead);
         let counts = &self.replay.counts;
         report.records = counts.records.load(Ordering::Relaxed);
@@ -252,7 +251,7 @@ impl<S: Stamp> Recovery<'_, S> {
     ) -> Result<Vec<ReaderEnd>, Error> {
         let Recovery { recovering, replay, plan, .. } = self;
         let checkpoint = recovering.manifest().checkpoint.as_ref();
-        let shape = RecordShape::of(incarnation, lanes.len(), checkpoint, plan.own_stamps);
+        let shape = RecordShape::of(incarnation, lanes.len(), checkpoint);
         let shape = shape.until(plan.until).over(incarnation, plan.partitions);
         match (shape.predecessors, shape.data_only, shape.has_vectors(), plan.kind) {
             // Lists of predecessors decide liveness, and order commands.

@@ -1,7 +1,6 @@
 //! Parameters of recovery.
 
 use super::report::Progress;
-use crate::logging::StampFormat;
 use hyades_platform::epoch::EpochNumber;
 use std::collections::BTreeMap;
 
@@ -43,8 +42,6 @@ pub(crate) struct Plan<'p> {
     pub until: EpochNumber,
     /// Recovers as much as a damaged log allows.
     pub salvage: bool,
-    /// The name of the protocol to run, and the format of its stamps.
-    pub own_stamps: Option<(&'p str, StampFormat)>,
     /// The declared spread of tables over partitions.
     pub partitions: &'p BTreeMap<String, String>,
 }

@@ -1,7 +1,6 @@
 use super::*;
 use crate::checkpoint::{self, CheckpointSettings};
 use crate::concurrency::no_wait::NoWait;
-use crate::concurrency::partitioned::Partitioned;
 use crate::concurrency::silo::Silo;
 use crate::concurrency::{CommandReplay, ControlSettings};
 use crate::engine::Engine;
@@ -20,7 +19,6 @@ use hyades_platform::epoch::{Epoch, EpochNumber};
 use hyades_wal::{IncarnationSettings, LogOptions, Lsn};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 /// A protocol that panics on demand, while the write set is locked.
 struct Panics(AtomicBool);
@@ -46,7 +44,7 @@ impl LoggingProtocol for Panics {
 
 const NUMBERS: access::Table = access::Table::nth(0);
 
-/// Creates the shared state of sessions, with a table of numbers in four partitions.
+/// Creates the shared state of sessions, with a table of numbers.
 fn sessions<C: Commits<Panics>>() -> Arc<Sessions<C, Panics>> {
     let schema = Schema::new("numbers").column("n", Type::I64).primary_key(&["n"]);
     let tables = Arc::new(vec![TableData::new(&schema, 0, 0, HashSecret::KNOWN)]);
@@ -109,67 +107,6 @@ fn the_others_are_told<C: Commits<Panics>>() {
 fn a_commit_that_panics_stops_the_log_and_nobody_waits_for_its_locks() {
     the_others_are_told::<Silo>();
     the_others_are_told::<NoWait>();
-}
-
-/// Another session waits for its turn in the partition that the panic leaves held, and is told; so
-/// are later sessions, with a log or without.
-fn those_that_wait_are_told(has_log: bool) {
-    let dir = tempfile::tempdir().unwrap();
-    let log = log(dir.path());
-    let shared = sessions();
-    let session = || {
-        let log = has_log.then(|| log.clone());
-        EngineSession::<Partitioned<Panics>, Panics>::new(shared.clone(), log).unwrap()
-    };
-    put(&mut session()).unwrap();
-    let mut one = session();
-    std::thread::scope(|scope| {
-        let mut waiting = None;
-        let panic = catch_unwind(AssertUnwindSafe(|| {
-            run(&mut one, &mut |tx| {
-                tx.overwrite(NUMBERS, &[1i64.into()]).unwrap();
-                let mut other = session();
-                waiting = Some(scope.spawn(move || put(&mut other)));
-                std::thread::sleep(Duration::from_millis(20));
-                shared.engine.protocol.0.store(true, Ordering::Relaxed);
-                Verdict::Commit
-            })
-        }));
-        assert!(panic.is_err());
-        shared.engine.protocol.0.store(false, Ordering::Relaxed);
-        assert!(matches!(waiting.unwrap().join().unwrap(), Err(Error::Poisoned(_))));
-    });
-    assert!(matches!(put(&mut session()), Err(Error::Poisoned(_))));
-}
-
-#[test]
-fn a_commit_that_panics_ends_all_waiting_for_turns() {
-    those_that_wait_are_told(true);
-    those_that_wait_are_told(false);
-}
-
-/// A commit in a destructor, during an unrelated panic, stops nothing.
-#[test]
-fn a_commit_beside_an_unrelated_panic_stops_nothing() {
-    struct PutsInDrop<'d>(
-        &'d Sessions<Partitioned<Panics>, Panics>,
-        EngineSession<Partitioned<Panics>, Panics>,
-    );
-    impl Drop for PutsInDrop<'_> {
-        fn drop(&mut self) {
-            put(&mut self.1).unwrap();
-            assert!(!self.0.control.partitions().unwrap().turns.has_stopped());
-        }
-    }
-    let shared = sessions();
-    let session =
-        || EngineSession::<Partitioned<Panics>, Panics>::new(shared.clone(), None).unwrap();
-    let panic = catch_unwind(AssertUnwindSafe(|| {
-        let _puts = PutsInDrop(&shared, session());
-        panic!("told to");
-    }));
-    assert!(panic.is_err());
-    put(&mut session()).unwrap();
 }
 
 #[test]

@@ -48,7 +48,7 @@ const PART: u64 = word::LOCKED;
 type ChunkDirectory = Box<[AtomicPtr<VersionChunk>]>;
 
 /// The older versions of all rows of a database.
-pub(crate) struct OldVersions {
+pub struct OldVersions {
     /// A chunk is published (Release) before a link to it, and removed (under the lock of
     /// `numbers`) before it is freed.
     directories: Box<[OnceLock<ChunkDirectory>]>,
@@ -72,7 +72,7 @@ pub(crate) struct OldVersionWriter {
 
 /// A version of a row that a reader of a snapshot finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum OldVersion<'a> {
+pub enum OldVersion<'a> {
     Row(&'a [u8]),
     Absent,
 }

@@ -68,7 +68,7 @@ pub(crate) fn slot_of(value: &Value<'_>) -> u32 {
 }
 
 /// The members of a set of partitions or slots, ascending.
-pub(crate) fn members(set: u64) -> impl Iterator<Item = usize> {
+pub fn members(set: u64) -> impl Iterator<Item = usize> {
     let next = |set: &u64| Some(set & (set - 1)).filter(|rest| *rest != 0);
     std::iter::successors(Some(set).filter(|set| *set != 0), next)
         .map(|set| set.trailing_zeros() as usize)

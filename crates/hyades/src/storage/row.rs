@@ -93,7 +93,7 @@ impl<'a> Row<'a> {
 
 /// Appends `n` as a varint of 7 bits a byte, low bits first.
 #[inline]
-pub(crate) fn push_varint(out: &mut Vec<u8>, mut n: u64) {
+pub fn push_varint(out: &mut Vec<u8>, mut n: u64) {
     while n >= 0x80 {
         out.push(n as u8 | 0x80);
         n >>= 7;
@@ -103,7 +103,7 @@ pub(crate) fn push_varint(out: &mut Vec<u8>, mut n: u64) {
 
 /// Takes a varint off the front of `bytes`; `None` if they end or do not fit 64 bits.
 #[inline]
-pub(crate) fn take_varint(bytes: &mut &[u8]) -> Option<u64> {
+pub fn take_varint(bytes: &mut &[u8]) -> Option<u64> {
     let mut n = 0u64;
     for shift in (0..64).step_by(7) {
         let (&byte, rest) = bytes.split_first()?;
@@ -118,7 +118,7 @@ pub(crate) fn take_varint(bytes: &mut &[u8]) -> Option<u64> {
 
 /// Takes `n` bytes off the front; `None` if there are fewer.
 #[inline]
-pub(crate) fn take<'a>(bytes: &mut &'a [u8], n: usize) -> Option<&'a [u8]> {
+pub fn take<'a>(bytes: &mut &'a [u8], n: usize) -> Option<&'a [u8]> {
     let (head, rest) = bytes.split_at_checked(n)?;
     *bytes = rest;
     Some(head)

@@ -212,11 +212,11 @@ impl Schema {
         self
     }
 
-    /// Spreads the rows over partitions by the value of a column, under
-    /// [`Concurrency::Partitioned`](crate::Concurrency::Partitioned); ignored by other concurrency
-    /// controls. The column belongs to the primary key, or to a table without a primary key, and is
-    /// not nullable. A table neither partitioned nor [replicated](Schema::replicated) is in one
-    /// partition as a whole.
+    /// Spreads the rows over partitions by the value of a column, where transactions take turns in
+    /// partitions (`partitioned` in the crate `hyades-schemes`); otherwise ignored. The column
+    /// belongs to the primary key, or to a table without a primary key, and is not nullable. A
+    /// table neither partitioned nor [replicated](Schema::replicated) is in one partition as a
+    /// whole.
     ///
     /// An access by primary key, an insertion, and a scan whose bounds fix the column touch one
     /// partition. Other scans touch all; so does a search for a key of a unique index without the
@@ -255,10 +255,10 @@ impl Schema {
         }
     }
 
-    /// Counts the rows to every partition, under
-    /// [`Concurrency::Partitioned`](crate::Concurrency::Partitioned): any transaction may read them
-    /// beside the rows of its own partition, and a transaction that writes them holds all
-    /// partitions. For tables that hardly ever change.
+    /// Counts the rows to every partition, where transactions take turns in partitions
+    /// (`partitioned` in the crate `hyades-schemes`): any transaction may read them beside the rows
+    /// of its own partition, and a transaction that writes them holds all partitions. For tables
+    /// that hardly ever change.
     pub fn replicated(mut self) -> Self {
         if let PartitionSpec::By(_) = self.partitions {
             self.fail(format!("table {:?} is partitioned, and replicated", self.name));

@@ -273,9 +273,9 @@ impl<'t> Transaction<'t> {
 
     /// Inserts a row or replaces the row with the same primary key, without a read (a blind write).
     ///
-    /// Under [`Protocol::Poplar`](crate::Protocol::Poplar) a transaction of `overwrite`s alone,
-    /// into tables without secondary indexes, is acknowledged once its own record is durable. Under
-    /// [`Protocol::Taurus2016`](crate::Protocol::Taurus2016) a transaction waits for the writers of
+    /// Two protocols of the crate `hyades-schemes` tell blind writes apart. Under `poplar` a
+    /// transaction of `overwrite`s alone, into tables without secondary indexes, is acknowledged
+    /// once its own record is durable. Under `taurus-2016` a transaction waits for the writers of
     /// the rows it has read, and not for earlier writers of the rows replaced by its `overwrite`s
     /// in such tables. Under both the transaction may survive a crash that loses earlier
     /// transactions, even the writers of the replaced rows. So the written values must not follow
@@ -284,11 +284,11 @@ impl<'t> Transaction<'t> {
     /// `overwrite` is an [`upsert`](Self::upsert).
     ///
     /// ```
-    /// use hyades::{Abort, Column, Database, Protocol, Schema, Type};
+    /// use hyades::{Abort, Column, Database, Schema, Type};
     /// # let dir = tempfile::tempdir()?;
     /// # let dir = dir.path();
     /// const CELSIUS: Column<f64> = Column::at(1);
-    /// let mut builder = Database::builder().protocol(Protocol::Poplar);
+    /// let mut builder = Database::builder().protocol(hyades_schemes::POPLAR);
     /// let latest = builder.table(
     ///     Schema::new("latest")
     ///         .column("sensor", Type::U32)
@@ -357,8 +357,8 @@ impl<'t> Transaction<'t> {
         Scan::new(self.0, table, Some(index))
     }
 
-    /// States which partitions the transaction will access. Under
-    /// [`Concurrency::Partitioned`](crate::Concurrency::Partitioned) the transaction waits until it
+    /// States which partitions the transaction will access. Where transactions take turns in
+    /// partitions (`partitioned` in the crate `hyades-schemes`) the transaction waits until it
     /// holds all of them, if it holds none yet; otherwise the transaction takes the free ones, or
     /// runs again. [`Partitions::ALL`] are entered at the first write, since a read-only
     /// transaction is better off with a snapshot. The statement affects only speed: a transaction

@@ -7,6 +7,7 @@ use hyades::{
     RecordKind, Ticket, Transaction,
 };
 use hyades_platform::device::{Device, FileDevice};
+use hyades_schemes::ARRIVAL;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,7 +31,7 @@ pub struct Calls {
 }
 
 pub fn builder(partitions: usize) -> (Builder, Calls) {
-    with_protocol(Protocol::Arrival, partitions)
+    with_protocol(ARRIVAL, partitions)
 }
 
 pub fn with_protocol(protocol: Protocol, partitions: usize) -> (Builder, Calls) {

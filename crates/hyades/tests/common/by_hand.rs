@@ -7,6 +7,7 @@ use hyades::{
     Type,
 };
 use hyades_platform::device::{Device, PowerCutDevice, PowerCutOptions};
+use hyades_schemes::POPLAR;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -207,7 +208,7 @@ impl CrashedDb {
 /// whether a reader of the missing row waits for the deletion, and a new version of the row does
 /// not but wins.
 pub fn a_missing_row_depends_on_its_deletion(concurrency: Concurrency) -> bool {
-    let mut world = SteppedDb::new(Protocol::Poplar, concurrency, 2);
+    let mut world = SteppedDb::new(POPLAR, concurrency, 2);
     let _ = world.t1(1);
     world.db.log().unwrap().flush().unwrap();
     world.make_high(0);

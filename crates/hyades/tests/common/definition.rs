@@ -4,10 +4,11 @@
 use super::power_cut;
 use fastrand::Rng;
 use hyades::{
-    Abort, Builder, Column, Concurrency, Database, ProcedureId, Protocol, RecordKind, Schema,
-    Session, Table, Ticket, Transaction, Type,
+    Abort, Builder, Column, Concurrency, Database, ProcedureId, RecordKind, Schema, Session, Table,
+    Ticket, Transaction, Type,
 };
 use hyades_platform::device::{Device, PowerCutDevice};
+use hyades_schemes::TAURUS_2016;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -172,7 +173,7 @@ pub struct World {
 
 fn builder(form: Form) -> (Builder, ProcedureId) {
     let mut builder = Database::builder()
-        .protocol(Protocol::Taurus2016)
+        .protocol(TAURUS_2016)
         .concurrency(form.concurrency)
         .record(form.record)
         .streams(form.streams)

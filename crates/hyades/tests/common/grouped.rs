@@ -4,6 +4,7 @@ use hyades::{
     Abort, Column, Concurrency, Database, Index, Protocol, Row, Schema, Table, Transaction, Type,
     Value,
 };
+use hyades_schemes::{all_controls, all_protocols};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -17,13 +18,13 @@ pub const BY_GROUP: Index = Index(0);
 
 pub fn pairs() -> impl Iterator<Item = (Protocol, Concurrency)> {
     // Rows are written by closures.
-    let protocols = Protocol::all().filter(|protocol| protocol.takes_data());
-    let pairs = protocols.flat_map(|protocol| Concurrency::all().map(move |c| (protocol, c)));
+    let protocols = all_protocols().filter(|protocol| protocol.takes_data());
+    let pairs = protocols.flat_map(|protocol| all_controls().map(move |c| (protocol, c)));
     pairs.filter(|(protocol, concurrency)| concurrency.runs_under(*protocol))
 }
 
 pub fn streams(protocol: Protocol) -> usize {
-    if matches!(protocol, Protocol::Serial | Protocol::Physiological) { 1 } else { 2 }
+    if protocol.has_one_stream() { 1 } else { 2 }
 }
 
 pub fn schema(is_hash: bool) -> Schema {

@@ -2,7 +2,8 @@
 
 pub use super::beside::*;
 use super::directory;
-use hyades::{Abort, Builder, Concurrency, Database, Protocol, RecordKind, Transaction};
+use hyades::{Abort, Builder, Database, Protocol, RecordKind, Transaction};
+use hyades_schemes::TICTOC;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -14,7 +15,7 @@ pub fn open(protocol: Protocol) -> Opened {
 
 /// The builder of a database under TicToc.
 pub fn tictoc(protocol: Protocol) -> Builder {
-    builder(protocol, Concurrency::TicToc)
+    builder(protocol, TICTOC)
 }
 
 /// Has the row read together with one of a high timestamp: its version is known to be valid then.

@@ -23,6 +23,9 @@ use hyades::{
     ProcedureId, Protocol, RecordKind, Replay, Schema, Table, Transaction, Type, Value,
 };
 use hyades_platform::device::{Device, PowerCutDevice, PowerCutOptions};
+use hyades_schemes::{
+    ARRIVAL, GSN, PARTITIONED, PHYSIOLOGICAL, PLOVER, POPLAR, SILO_R, TAURUS_2016, all_controls,
+};
 use serde::{Deserialize, Serialize};
 use std::collections::hash_map::DefaultHasher;
 use std::hash::Hasher;
@@ -40,16 +43,8 @@ pub const ITEM_NAME: Column<str> = Column::at(2);
 pub const BY_GROUP: Index = Index(0);
 
 /// The protocols that log data records of transactions that run before they are logged.
-pub const PROTOCOLS: [Protocol; 8] = [
-    Protocol::Serial,
-    Protocol::Taurus,
-    Protocol::Taurus2016,
-    Protocol::Poplar,
-    Protocol::SiloR,
-    Protocol::Plover,
-    Protocol::Gsn,
-    Protocol::Physiological,
-];
+pub const PROTOCOLS: [Protocol; 8] =
+    [Protocol::Serial, Protocol::Taurus, TAURUS_2016, POPLAR, SILO_R, PLOVER, GSN, PHYSIOLOGICAL];
 
 #[derive(Clone, Copy, Debug)]
 pub struct Combination {
@@ -69,21 +64,20 @@ impl Combination {
 }
 
 /// Protocols that cannot log commands.
-pub const DATA_ONLY: [Protocol; 4] =
-    [Protocol::SiloR, Protocol::Gsn, Protocol::Plover, Protocol::Poplar];
+pub const DATA_ONLY: [Protocol; 4] = [SILO_R, GSN, PLOVER, POPLAR];
 
 pub fn combinations() -> Vec<Combination> {
     let mut all = Vec::new();
-    for concurrency in Concurrency::all() {
+    for concurrency in all_controls() {
         for record in [RecordKind::Data, RecordKind::Command, RecordKind::Adaptive] {
             for (protocol, streams) in [
                 (Protocol::Serial, 1),
                 (Protocol::Taurus, 1),
                 (Protocol::Taurus, 3),
                 (Protocol::Taurus, 16),
-                (Protocol::Taurus2016, 1),
-                (Protocol::Taurus2016, 3),
-                (Protocol::Taurus2016, 16),
+                (TAURUS_2016, 1),
+                (TAURUS_2016, 3),
+                (TAURUS_2016, 16),
             ] {
                 all.push(Combination { protocol, concurrency, record, streams });
             }
@@ -94,7 +88,7 @@ pub fn combinations() -> Vec<Combination> {
                 all.push(Combination { protocol, concurrency, record, streams });
             }
         }
-        let (protocol, record) = (Protocol::Physiological, RecordKind::Data);
+        let (protocol, record) = (PHYSIOLOGICAL, RecordKind::Data);
         all.push(Combination { protocol, concurrency, record, streams: 1 });
     }
     all.retain(Combination::is_sound);
@@ -103,7 +97,7 @@ pub fn combinations() -> Vec<Combination> {
 
 /// [`combinations`], and combinations that log calls before they run, and nothing else.
 pub fn combinations_and_calls() -> Vec<Combination> {
-    let (protocol, concurrency) = (Protocol::Arrival, Concurrency::Partitioned);
+    let (protocol, concurrency) = (ARRIVAL, PARTITIONED);
     let record = RecordKind::Command;
     let calls = [1, 3, 16].map(|streams| Combination { protocol, concurrency, record, streams });
     combinations().into_iter().chain(calls).collect()
@@ -116,7 +110,7 @@ pub fn some_combinations(offset: usize) -> Vec<(usize, Combination)> {
     let all = std::env::var_os("HYADES_ALL_COMBINATIONS").is_some();
     let mut some: Vec<_> = combinations_and_calls().into_iter().enumerate().collect();
     some.retain(|(at, c)| {
-        let always = c.concurrency == Concurrency::Silo || c.protocol == Protocol::Arrival;
+        let always = c.concurrency == Concurrency::Silo || c.protocol == ARRIVAL;
         all || always || at % 3 == offset % 3
     });
     some

@@ -7,6 +7,7 @@ use hyades::{
     Abort, Builder, Column, Concurrency, Database, Index, Isolation, Protocol, RecordKind, Schema,
     Table, Transaction, Type,
 };
+use hyades_schemes::TIMESTAMP_ORDER;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -32,7 +33,7 @@ pub fn serializable() -> Opened {
 
 /// The builder of a database under timestamp order.
 pub fn ordered(protocol: Protocol) -> Builder {
-    builder(protocol, Concurrency::TimestampOrder)
+    builder(protocol, TIMESTAMP_ORDER)
 }
 
 /// A reader sees the rows as of its beginning, however often a row is overwritten, at once.

@@ -2,10 +2,11 @@
 
 use super::{directory, power_cut};
 use hyades::{
-    Abort, Builder, Column, Columns, Concurrency, Database, Partitions, Protocol, RecordKind,
-    Schema, Table, Transaction, Type,
+    Abort, Builder, Column, Columns, Database, Partitions, Protocol, RecordKind, Schema, Table,
+    Transaction, Type,
 };
 use hyades_platform::device::Device;
+use hyades_schemes::{PARTITIONED, PHYSIOLOGICAL};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -25,14 +26,9 @@ pub const SHOPS: i64 = 8;
 const ITEM: i64 = 1;
 
 pub fn builder(protocol: Protocol, partitions: usize) -> Builder {
-    let mut builder = Database::builder()
-        .protocol(protocol)
-        .concurrency(Concurrency::Partitioned)
-        .partitions(partitions);
-    builder = match protocol {
-        Protocol::Serial | Protocol::Physiological => builder.streams(1),
-        _ => builder.streams(2),
-    };
+    let mut builder =
+        Database::builder().protocol(protocol).concurrency(PARTITIONED).partitions(partitions);
+    builder = builder.streams(if protocol.has_one_stream() { 1 } else { 2 });
     let stock = Schema::new("stock").column("shop", Type::I64).column("item", Type::I64);
     let stock = stock.column("count", Type::I64).primary_key(&["shop", "item"]);
     builder.table(stock.index("by_count", &["count"]).partition_by("shop"));
@@ -139,7 +135,7 @@ pub fn pieces_survive_power_cuts(undo: bool, databases: u64) -> bool {
     (0..databases).all(|seed| {
         let device = power_cut(seed);
         let build = |device: Option<Arc<dyn Device>>| {
-            builder(Protocol::Physiological, 64).log_settings(move |log| {
+            builder(PHYSIOLOGICAL, 64).log_settings(move |log| {
                 log.research.undo = undo;
                 log.device = device;
             })

@@ -10,6 +10,7 @@ use hyades::{
 use hyades_platform::device::{
     Device, Fault, FaultyDevice, FileDevice, PowerCutDevice, PowerCutOptions,
 };
+use hyades_schemes::{GSN, PHYSIOLOGICAL, PLOVER, POPLAR, SILO_R, TAURUS_2016, all_controls};
 use std::future::Future;
 use std::path::Path;
 use std::pin::pin;
@@ -102,13 +103,13 @@ const LAYOUTS: [(Protocol, usize); 10] = [
     (Protocol::Serial, 1),
     (Protocol::Taurus, 1),
     (Protocol::Taurus, 4),
-    (Protocol::Taurus2016, 1),
-    (Protocol::Taurus2016, 4),
-    (Protocol::SiloR, 3),
-    (Protocol::Gsn, 3),
-    (Protocol::Plover, 3),
-    (Protocol::Poplar, 3),
-    (Protocol::Physiological, 1),
+    (TAURUS_2016, 1),
+    (TAURUS_2016, 4),
+    (SILO_R, 3),
+    (GSN, 3),
+    (PLOVER, 3),
+    (POPLAR, 3),
+    (PHYSIOLOGICAL, 1),
 ];
 
 #[test]
@@ -275,7 +276,7 @@ fn elsewhere(db: &Database) -> Session {
 
 #[test]
 fn readers_and_visible_aborts_wait_for_what_they_read() {
-    for concurrency in Concurrency::all() {
+    for concurrency in all_controls() {
         let dir = directory();
         with_a_held_row(concurrency, files(), dir.path(), |db, device, writer| {
             let mut session = elsewhere(db);
@@ -321,7 +322,7 @@ fn readers_and_visible_aborts_wait_for_what_they_read() {
 
 #[test]
 fn while_one_stream_is_held_independent_transactions_are_acknowledged() {
-    for concurrency in Concurrency::all() {
+    for concurrency in all_controls() {
         let dir = directory();
         // Nothing reaches the medium before its sync, so the held records are lost.
         let device = PowerCutDevice::new(PowerCutOptions::default());
@@ -362,7 +363,7 @@ fn while_one_stream_is_held_independent_transactions_are_acknowledged() {
 fn a_device_that_fails_leaves_what_was_admitted_and_makes_the_rest_unknown() {
     for (round, (layout, concurrency)) in LAYOUTS
         .into_iter()
-        .flat_map(|l| Concurrency::all().map(move |control| (l, control)))
+        .flat_map(|l| all_controls().map(move |control| (l, control)))
         .filter(|(l, control)| control.runs_under(l.0))
         .enumerate()
     {

@@ -7,6 +7,7 @@ use hyades::{
     Abort, Column, Concurrency, Database, Protocol, Schema, Session, Table, Transaction, Type,
 };
 use hyades_platform::device::Device;
+use hyades_schemes::{POPLAR, TAURUS_2016, all_controls};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -189,17 +190,12 @@ fn lives(dir: &Path, form: (Protocol, usize), concurrency: Concurrency, seed: u6
 /// With one stream and with several, so that blind records are found beyond the common mark.
 #[test]
 fn what_was_put_blindly_is_there_as_a_whole_wherever_the_power_fails() {
-    let forms = [
-        (Protocol::Serial, 1),
-        (Protocol::Taurus, 3),
-        (Protocol::Taurus2016, 1),
-        (Protocol::Taurus2016, 3),
-    ];
+    let forms = [(Protocol::Serial, 1), (Protocol::Taurus, 3), (TAURUS_2016, 1), (TAURUS_2016, 3)];
     let numbered = DATA_ONLY.map(|protocol| (protocol, 3));
-    let more = [(Protocol::Poplar, 1), (Protocol::Poplar, 2), (Protocol::Poplar, 8)];
+    let more = [(POPLAR, 1), (POPLAR, 2), (POPLAR, 8)];
     let mut answered = 0;
     for (seed, form) in (0..).zip(forms.into_iter().chain(numbered).chain(more)) {
-        for concurrency in Concurrency::all().filter(|control| control.runs_under(form.0)) {
+        for concurrency in all_controls().filter(|control| control.runs_under(form.0)) {
             let dir = directory();
             answered += lives(dir.path(), form, concurrency, seed);
         }

@@ -4,6 +4,7 @@ use hyades::{
     Abort, Builder, Column, Concurrency, Database, Error, Index, LogSettings, Loss, MAX_KEY_BYTES,
     ProcedureId, Protocol, RecordKind, Schema, Table, Transaction, Type, TypedTable, Value,
 };
+use hyades_schemes::{POPLAR, all_controls};
 use std::cell::Cell;
 use std::sync::Arc;
 
@@ -62,7 +63,7 @@ fn a_number_without_a_type_is_of_the_columns() {
 
 #[test]
 fn a_savepoint_is_one_transactions_and_gone_once_it_is_passed() {
-    for concurrency in Concurrency::all() {
+    for concurrency in all_controls() {
         let (_dir, db) = database(concurrency);
         let mut sessions = [db.session().unwrap(), db.session().unwrap()];
         let kept = Cell::new(None);
@@ -144,7 +145,7 @@ fn a_key_is_as_large_as_the_limit_and_no_larger() {
     for (protocol, record) in [
         (Protocol::Taurus, RecordKind::Data),
         (Protocol::Taurus, RecordKind::Command),
-        (Protocol::Poplar, RecordKind::Data),
+        (POPLAR, RecordKind::Data),
     ] {
         let dir = tempfile::tempdir().unwrap();
         let open = || {

@@ -6,6 +6,7 @@ use crate::common::multiversion::{
     self as versions, A, B, Opened, beside, copy, get, hekaton, open, set,
 };
 use hyades::{Concurrency, Database, Error, Isolation, Protocol, Schema, Type};
+use hyades_schemes::TICTOC;
 use std::time::Duration;
 
 /// Under Silo-R answers wait for the end of an epoch, which does not come here.
@@ -105,7 +106,7 @@ fn a_transaction_that_needs_too_much_memory_runs_again() {
 
 #[test]
 fn other_concurrency_controls_offer_no_snapshot_isolation() {
-    for concurrency in [Concurrency::NoWait, Concurrency::Silo, Concurrency::TicToc] {
+    for concurrency in [Concurrency::NoWait, Concurrency::Silo, TICTOC] {
         let builder = Database::builder().concurrency(concurrency).isolation(Isolation::Snapshot);
         let refused = builder.protocol(Protocol::None).open("").err().unwrap();
         assert!(matches!(refused, Error::Misuse(_)), "{refused}");

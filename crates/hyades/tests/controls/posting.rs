@@ -7,6 +7,7 @@ use hyades::{
     Schema, Table, Transaction, Type,
 };
 use hyades_platform::device::{Device, Fault, FaultyDevice, FileDevice};
+use hyades_schemes::PARTITIONED;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
@@ -71,7 +72,7 @@ fn all_that_is_posted_is_run_once() {
         (Protocol::None, Concurrency::Silo),
         (Protocol::Taurus, Concurrency::Silo),
         (Protocol::Taurus, Concurrency::NoWait),
-        (Protocol::Taurus, Concurrency::Partitioned),
+        (Protocol::Taurus, PARTITIONED),
     ] {
         let dir = directory();
         let (builder, add) = builder();
@@ -121,7 +122,7 @@ fn the_queue_has_a_bound() {
 /// Inside a transaction of the database no posted call is run, and none is lost.
 #[test]
 fn none_is_run_inside_a_transaction() {
-    for concurrency in [Concurrency::Silo, Concurrency::Partitioned] {
+    for concurrency in [Concurrency::Silo, PARTITIONED] {
         let dir = directory();
         let (builder, add) = builder();
         let builder = builder.concurrency(concurrency).post_threads(0);

@@ -7,6 +7,7 @@ use hyades::{
     Abort, Builder, Column, Concurrency, Database, Index, Protocol, RecordKind, Replay, Schema,
     Table, Transaction, Type, Value,
 };
+use hyades_schemes::{GSN, PHYSIOLOGICAL, PLOVER, POPLAR, SILO_R, TAURUS_2016, all_controls};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::sync::Barrier;
@@ -206,17 +207,17 @@ fn history(dir: &Path, which: &[&str], builder: impl Fn() -> Builder, what: &str
 
 /// Checks one kind of invariant, or all at once, under all combinations.
 fn under_everything(which: &[&str]) {
-    for concurrency in Concurrency::all() {
+    for concurrency in all_controls() {
         for record in [RecordKind::Data, RecordKind::Command, RecordKind::Adaptive] {
             for (protocol, streams) in [
                 (Protocol::Serial, 1),
                 (Protocol::Taurus, 4),
-                (Protocol::Taurus2016, 4),
-                (Protocol::SiloR, 3),
-                (Protocol::Gsn, 3),
-                (Protocol::Plover, 3),
-                (Protocol::Poplar, 3),
-                (Protocol::Physiological, 1),
+                (TAURUS_2016, 4),
+                (SILO_R, 3),
+                (GSN, 3),
+                (PLOVER, 3),
+                (POPLAR, 3),
+                (PHYSIOLOGICAL, 1),
             ] {
                 let takes =
                     record == RecordKind::Data || concurrency.takes_commands_under(protocol);
@@ -269,7 +270,7 @@ fn all_invariants_hold_at_once() {
 /// Promise: of concurrent inserts with the same primary key exactly one succeeds.
 #[test]
 fn of_inserts_with_one_key_one_wins() {
-    for concurrency in Concurrency::all() {
+    for concurrency in all_controls() {
         for table in [KEYS, NUMBERS] {
             let dir = directory();
             let db = builder(4, Protocol::Taurus, concurrency, RecordKind::Data)

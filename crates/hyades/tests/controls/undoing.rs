@@ -2,8 +2,9 @@
 //! otherwise.
 
 use crate::common::{directory, files, power_cut};
-use hyades::{Abort, Column, Concurrency, Database, Protocol, Schema, Table, Type};
+use hyades::{Abort, Column, Concurrency, Database, Schema, Table, Type};
 use hyades_platform::device::Device;
+use hyades_schemes::{PARTITIONED, PHYSIOLOGICAL};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -35,7 +36,7 @@ fn open(dir: &Path, form: Form) -> Database {
 
 fn open_on(dir: &Path, form: Form, device: Option<Arc<dyn Device>>) -> Database {
     let mut builder = Database::builder()
-        .protocol(Protocol::Physiological)
+        .protocol(PHYSIOLOGICAL)
         .concurrency(form.concurrency)
         .recovery_threads(form.threads)
         .streams(1)
@@ -182,7 +183,7 @@ fn before_images_are_logged_only_where_they_are_wanted() {
 fn what_it_cannot_recover_is_refused_with_what_it_can() {
     let dir = directory();
     let refuse = |change: &dyn Fn(hyades::Builder) -> hyades::Builder| {
-        let builder = Database::builder().protocol(Protocol::Physiological).streams(1);
+        let builder = Database::builder().protocol(PHYSIOLOGICAL).streams(1);
         change(builder).open(dir.path()).err().expect("it is refused").to_string()
     };
     for record in [hyades::RecordKind::Command, hyades::RecordKind::Adaptive] {
@@ -198,7 +199,7 @@ fn what_it_cannot_recover_is_refused_with_what_it_can() {
 fn a_log_with_cut_changes_is_refused() {
     let dir = crate::common::directory();
     let open = |cut: Option<usize>| {
-        let mut builder = hyades::Database::builder().protocol(hyades::Protocol::Physiological);
+        let mut builder = hyades::Database::builder().protocol(PHYSIOLOGICAL);
         builder = builder.streams(1).log_settings(|log| log.research.cut_changes = cut);
         let schema = hyades::Schema::new("rows").column("id", hyades::Type::I64);
         let schema = schema.column("text", hyades::Type::Text).primary_key(&["id"]);
@@ -236,8 +237,8 @@ fn a_vote_takes_no_more_bytes_than_in_the_paper() {
     const VOTES: usize = 2000;
     let dir = directory();
     let mut builder = Database::builder()
-        .protocol(Protocol::Physiological)
-        .concurrency(Concurrency::Partitioned)
+        .protocol(PHYSIOLOGICAL)
+        .concurrency(PARTITIONED)
         .streams(1)
         .log_settings(|log| log.research.undo = false);
     let votes = Schema::new("votes").column("phone", Type::I64).column("state", Type::Fixed(2));

@@ -11,18 +11,13 @@ const PROTOCOLS: &[&str] =
 /// the readers of stamps, the seam, and where people choose. One way of replay is serial too.
 const PROTOCOL_FILES: &[&str] = &[
     "crates/hyades/src/config.rs",
-    "crates/hyades/src/logging/arrival.rs",
-    "crates/hyades/src/logging/gsn.rs",
+    "crates/hyades/src/config/choices.rs",
     "crates/hyades/src/logging/mod.rs",
-    "crates/hyades/src/logging/physiological.rs",
-    "crates/hyades/src/logging/plover.rs",
-    "crates/hyades/src/logging/poplar.rs",
     "crates/hyades/src/logging/serial.rs",
-    "crates/hyades/src/logging/silo_r.rs",
     "crates/hyades/src/logging/stamp_readers.rs",
     "crates/hyades/src/logging/taurus.rs",
-    "crates/hyades/src/logging/taurus_2016.rs",
     "crates/hyades/src/opening/pairs.rs",
+    "crates/hyades/src/origin.rs",
     "crates/hyades/src/plug.rs",
     "crates/hyades/src/recovery/mod.rs",
     "crates/hyades/src/recovery/plan.rs",
@@ -49,11 +44,9 @@ const CONTROL_FILES: &[&str] = &[
     "crates/hyades/src/concurrency/hekaton.rs",
     "crates/hyades/src/concurrency/mod.rs",
     "crates/hyades/src/concurrency/no_wait.rs",
-    "crates/hyades/src/concurrency/partitioned.rs",
     "crates/hyades/src/concurrency/silo.rs",
-    "crates/hyades/src/concurrency/tictoc.rs",
-    "crates/hyades/src/concurrency/timestamp_order.rs",
     "crates/hyades/src/config.rs",
+    "crates/hyades/src/config/choices.rs",
     "crates/hyades/src/opening/pairs.rs",
     "crates/hyades/src/plug.rs",
     "crates/hyades/src/session/tests.rs",
@@ -77,19 +70,10 @@ fn a_protocol_is_named_only_where_it_lives() {
     // The log's own unit tests write a protocol's name into a manifest.
     let bad = |path: &str, code: &str| bad(path, code) && path != "crates/wal/src/manifest.rs";
     expect_none(offences(&sources, bad), "a protocol named outside its place");
-    for file in [
-        "taurus",
-        "taurus_2016",
-        "serial",
-        "silo_r",
-        "gsn",
-        "plover",
-        "poplar",
-        "physiological",
-        "arrival",
-    ]
-    .map(|name| format!("crates/hyades/src/logging/{name}.rs"))
-    {
+    let schemes = ["taurus_2016", "silo_r", "gsn", "plover", "poplar", "physiological", "arrival"]
+        .map(|name| format!("research/schemes/src/protocols/{name}.rs"));
+    let own = ["taurus", "serial"].map(|name| format!("crates/hyades/src/logging/{name}.rs"));
+    for file in own.into_iter().chain(schemes) {
         let source = sources.iter().find(|source| source.path == file).expect("a protocol's file");
         assert!(source.text.lines().any(|line| names(code(line))), "the search finds nothing");
     }

@@ -203,6 +203,11 @@ pub const CRATES: &[CrateRooms] = &[
         layers: &[&["all_streams", "exclusive_locks"], &["transfers"]],
     },
     CrateRooms {
+        name: "schemes",
+        largest_circle: 0,
+        layers: &[&["controls", "protocols"], &["table"]],
+    },
+    CrateRooms {
         name: "simulator",
         largest_circle: 5,
         layers: &[

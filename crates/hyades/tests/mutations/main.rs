@@ -5,13 +5,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
-mod arrival;
 mod checkpoint;
 mod hekaton;
-mod partitioned;
-mod poplar;
 mod session_order;
 mod snapshot;
-mod taurus_2016;
-mod tictoc;
-mod timestamp_order;

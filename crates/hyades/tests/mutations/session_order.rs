@@ -5,20 +5,16 @@ use crate::common::broken::{self, BrokenRule};
 use crate::common::following::{Case, Order, survived};
 use hyades::{Concurrency, Protocol, RecordKind};
 use hyades_platform::mutation::Mutation;
+use hyades_schemes::{ARRIVAL, GSN, PARTITIONED, PLOVER, POPLAR, TAURUS_2016};
 
 #[test]
 fn a_broken_order_is_noticed() {
     let _alone = broken::alone();
-    let arrival = (Protocol::Arrival, Concurrency::Partitioned, RecordKind::Command);
+    let arrival = (ARRIVAL, PARTITIONED, RecordKind::Command);
     let data = |protocol| (protocol, Concurrency::Silo, RecordKind::Data);
-    for (protocol, concurrency, record) in [
-        data(Protocol::Taurus),
-        data(Protocol::Taurus2016),
-        data(Protocol::Poplar),
-        data(Protocol::Plover),
-        data(Protocol::Gsn),
-        arrival,
-    ] {
+    for (protocol, concurrency, record) in
+        [data(Protocol::Taurus), data(TAURUS_2016), data(POPLAR), data(PLOVER), data(GSN), arrival]
+    {
         for order in [Order::Client, Order::Session] {
             let case = Case { protocol, concurrency, record, order, asynchronous: false };
             let holds = || survived(case).is_prefix();

@@ -7,6 +7,7 @@ use hyades::{
     Table, Transaction, Type,
 };
 use hyades_platform::device::Device;
+use hyades_schemes::{TAURUS_2016, all_controls};
 use serde::{Deserialize, Serialize};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -91,10 +92,10 @@ fn same_after_reopening(
 }
 
 const LAYOUTS: [(Protocol, usize); 3] =
-    [(Protocol::Serial, 1), (Protocol::Taurus, 4), (Protocol::Taurus2016, 4)];
+    [(Protocol::Serial, 1), (Protocol::Taurus, 4), (TAURUS_2016, 4)];
 
 fn controls(protocol: Protocol) -> impl Iterator<Item = Concurrency> {
-    Concurrency::all().filter(move |control| control.takes_commands_under(protocol))
+    all_controls().filter(move |control| control.takes_commands_under(protocol))
 }
 
 /// Runs `body` on two threads, each with a session of its own.
@@ -382,9 +383,9 @@ fn adaptive_breaks_the_chain_of_a_hot_row() {
 /// Under Taurus of 2016 the length of a chain counts: a data record is the first of the next one.
 #[test]
 fn adaptive_breaks_chains_of_reads_and_of_blind_writes() {
-    for concurrency in controls(Protocol::Taurus2016) {
+    for concurrency in controls(TAURUS_2016) {
         for procedure in ["hot", "blind"] {
-            let (data, commands) = calls_of(procedure, Protocol::Taurus2016, concurrency);
+            let (data, commands) = calls_of(procedure, TAURUS_2016, concurrency);
             assert!(commands >= 48, "{procedure}: {data} data records, {commands} commands");
             assert!(data > 201, "{procedure}: {data} data records, {commands} commands");
         }

@@ -3,6 +3,7 @@
 
 use crate::common::by_hand::*;
 use hyades::{Abort, Protocol, Transaction};
+use hyades_schemes::{GSN, POPLAR, SILO_R, TAURUS_2016};
 
 /// Whether a durable transaction in stream 1 is acknowledged while stream 0 is not durable. Stream
 /// 0 holds a transaction that wrote x, and a transaction that read x and wrote y.
@@ -33,11 +34,11 @@ fn each_protocol_allows_the_orders_of_its_level() {
         |tx| read(tx, 61).and_then(|n| put(tx, 60, n));
     let all = [read_it, overwrites, overwrites_read, unrelated, unrelated_reader];
     let levels = [
-        (Protocol::Poplar, [false, true, true, true, false]),
+        (POPLAR, [false, true, true, true, false]),
         (Protocol::Taurus, [false, false, true, true, true]),
-        (Protocol::Taurus2016, [false, true, true, true, true]),
-        (Protocol::Gsn, [false; 5]),
-        (Protocol::SiloR, [false; 5]),
+        (TAURUS_2016, [false, true, true, true, true]),
+        (GSN, [false; 5]),
+        (SILO_R, [false; 5]),
     ];
     for (protocol, expected) in levels {
         assert_eq!(all.map(|later| overtakes(protocol, later)), expected, "{protocol:?}");

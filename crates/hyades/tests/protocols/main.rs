@@ -4,7 +4,6 @@
 #[path = "../common/mod.rs"]
 mod common;
 
-mod arrival;
 mod combinations;
 mod commands;
 mod heads;
@@ -12,10 +11,8 @@ mod incarnations;
 mod levels;
 mod marks;
 mod odd_logs;
-mod poplar;
 mod recoverability;
 mod serial_fallback;
 mod session_order;
-mod taurus_2016;
 mod versions;
 mod waiting_replay;

@@ -6,6 +6,7 @@ use hyades::{
     Abort, Column, Concurrency, Database, Protocol, Schema, Session, Table, Ticket, Type,
 };
 use hyades_platform::device::{Device, PowerCutDevice};
+use hyades_schemes::{GSN, PHYSIOLOGICAL, PLOVER, POPLAR, SILO_R, TAURUS_2016};
 use std::path::Path;
 use std::sync::Arc;
 use tempfile::TempDir;
@@ -13,14 +14,7 @@ use tempfile::TempDir;
 const NUMBERS: Table = Table::nth(0);
 const N: Column<i64> = Column::at(1);
 
-const PARALLEL: [Protocol; 6] = [
-    Protocol::Taurus,
-    Protocol::Taurus2016,
-    Protocol::SiloR,
-    Protocol::Gsn,
-    Protocol::Plover,
-    Protocol::Poplar,
-];
+const PARALLEL: [Protocol; 6] = [Protocol::Taurus, TAURUS_2016, SILO_R, GSN, PLOVER, POPLAR];
 
 /// How the second transaction depends on the first.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -37,7 +31,7 @@ enum Dependency {
 use Dependency::{None as Independent, ReadAfterWrite, WriteAfterRead, WriteAfterWrite};
 
 fn open(dir: &Path, protocol: Protocol, device: Option<Arc<dyn Device>>) -> Database {
-    let one_stream = matches!(protocol, Protocol::Serial | Protocol::Physiological);
+    let one_stream = protocol.has_one_stream();
     let mut builder = Database::builder()
         .protocol(protocol)
         .concurrency(Concurrency::Silo)
@@ -88,7 +82,7 @@ fn sessions(db: &Database) -> (Session, Session) {
 
 /// Keys whose changes go to stream 0 and to the last stream, where the stream depends on the key.
 fn keys(db: &Database, protocol: Protocol, session: &mut Session) -> ([i64; 2], i64) {
-    if protocol != Protocol::Plover {
+    if protocol != PLOVER {
         return ([1, 2], 3);
     }
     let log = db.log().unwrap();
@@ -177,15 +171,15 @@ fn allowed(protocol: Protocol) -> Vec<Dependency> {
 #[test]
 fn recoverable_protocols_answer_a_writer_before_earlier_readers() {
     assert_eq!(allowed(Protocol::Taurus), [WriteAfterRead, Independent]);
-    assert_eq!(allowed(Protocol::Taurus2016), [WriteAfterRead, Independent]);
+    assert_eq!(allowed(TAURUS_2016), [WriteAfterRead, Independent]);
 }
 
 /// Level 2: acknowledgements follow every dependency. Independent transactions may be acknowledged
 /// in any order.
 #[test]
 fn rigorous_protocols_answer_along_every_dependency() {
-    assert_eq!(allowed(Protocol::Gsn), [Independent]);
-    assert_eq!(allowed(Protocol::Plover), [Independent]);
+    assert_eq!(allowed(GSN), [Independent]);
+    assert_eq!(allowed(PLOVER), [Independent]);
 }
 
 /// Level 3: one order for all transactions, though the transactions of an epoch are acknowledged
@@ -193,8 +187,8 @@ fn rigorous_protocols_answer_along_every_dependency() {
 #[test]
 fn sequential_protocols_answer_in_one_order() {
     assert!(allowed(Protocol::Serial).is_empty());
-    assert!(allowed(Protocol::Physiological).is_empty());
-    assert!(allowed(Protocol::SiloR).is_empty());
+    assert!(allowed(PHYSIOLOGICAL).is_empty());
+    assert!(allowed(SILO_R).is_empty());
 }
 
 /// The last record of a stream is durable and acknowledged, and so is a reader of the record in

@@ -4,20 +4,15 @@
 use crate::common::directory;
 use crate::common::following::{Case, Order, survived};
 use hyades::{Concurrency, Database, Protocol, RecordKind, SessionOrder};
+use hyades_schemes::{
+    ARRIVAL, GSN, PARTITIONED, PLOVER, POPLAR, SILO_R, TAURUS_2016, TICTOC, TIMESTAMP_ORDER,
+};
 
 /// Protocols with several streams.
-const PARALLEL: [Protocol; 6] = [
-    Protocol::Taurus,
-    Protocol::Taurus2016,
-    Protocol::Poplar,
-    Protocol::SiloR,
-    Protocol::Plover,
-    Protocol::Gsn,
-];
+const PARALLEL: [Protocol; 6] = [Protocol::Taurus, TAURUS_2016, POPLAR, SILO_R, PLOVER, GSN];
 
 /// Protocols in which independent transactions survive in any order.
-const UNORDERED: [Protocol; 5] =
-    [Protocol::Taurus, Protocol::Taurus2016, Protocol::Poplar, Protocol::Plover, Protocol::Gsn];
+const UNORDERED: [Protocol; 5] = [Protocol::Taurus, TAURUS_2016, POPLAR, PLOVER, GSN];
 
 const ORDERS: [Order; 3] = [Order::Client, Order::Read, Order::Session];
 
@@ -48,19 +43,19 @@ fn commands_and_other_concurrency_controls_keep_the_order() {
         record,
         ..case(protocol, order)
     };
-    use Concurrency::{Hekaton, NoWait, Partitioned, Silo, TicToc, TimestampOrder};
+    use Concurrency::{Hekaton, NoWait, Silo};
     use RecordKind::{Adaptive, Command, Data};
     for order in ORDERS {
         for (concurrency, protocol, record) in [
             (Silo, Protocol::Taurus, Command),
             (NoWait, Protocol::Taurus, Adaptive),
-            (NoWait, Protocol::Taurus2016, Command),
-            (TicToc, Protocol::Taurus, Data),
-            (TicToc, Protocol::SiloR, Data),
+            (NoWait, TAURUS_2016, Command),
+            (TICTOC, Protocol::Taurus, Data),
+            (TICTOC, SILO_R, Data),
             (Hekaton, Protocol::Taurus, Command),
-            (TimestampOrder, Protocol::Taurus, Command),
-            (Partitioned, Protocol::Taurus, Command),
-            (Partitioned, Protocol::Arrival, Command),
+            (TIMESTAMP_ORDER, Protocol::Taurus, Command),
+            (PARTITIONED, Protocol::Taurus, Command),
+            (PARTITIONED, ARRIVAL, Command),
         ] {
             let case = full_case(concurrency, protocol, record, order);
             let found = survived(case);

@@ -3,6 +3,7 @@
 
 use crate::common::directory;
 use hyades::{Abort, Column, Concurrency, Database, Error, Schema, Table, Transaction, Type};
+use hyades_schemes::all_controls;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const ROWS: Table = Table::nth(0);
@@ -21,7 +22,7 @@ fn version(tx: &Transaction<'_>) -> Result<Option<u64>, Error> {
 
 #[test]
 fn every_write_gives_another_version() {
-    for concurrency in Concurrency::all() {
+    for concurrency in all_controls() {
         let dir = directory();
         let db = open(dir.path(), concurrency);
         let now = || db.transact(version).unwrap();
@@ -59,7 +60,7 @@ fn every_write_gives_another_version() {
 #[test]
 fn compare_and_set_by_version_loses_nothing() {
     const EACH: u64 = 200;
-    for concurrency in Concurrency::all() {
+    for concurrency in all_controls() {
         let dir = directory();
         let db = open(dir.path(), concurrency);
         db.transact(|tx| Ok(tx.overwrite(ROWS, &[1i64.into(), 0i64.into()])?)).unwrap();

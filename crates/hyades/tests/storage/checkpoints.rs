@@ -9,6 +9,7 @@ use crate::common::{
     power_cut, refused, run, some_combinations, try_open,
 };
 use hyades::{Abort, CheckpointSettings, Column, Concurrency, Error, Protocol, RecordKind, Value};
+use hyades_schemes::ARRIVAL;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -104,7 +105,7 @@ fn plain() -> Combination {
 fn transactions_of_many_frames_are_there_as_a_whole() {
     const NOTE: Column<Option<&str>> = Column::at(3);
     // A call logged before it runs is a short record, whatever it writes.
-    let has_frames = |c: &Combination| c.streams > 1 && c.protocol != Protocol::Arrival;
+    let has_frames = |c: &Combination| c.streams > 1 && c.protocol != ARRIVAL;
     for (at, c) in some_combinations(2).into_iter().filter(|(_, c)| has_frames(c)) {
         let dir = directory();
         let device = power_cut(at as u64);

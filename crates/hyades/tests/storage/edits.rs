@@ -6,6 +6,7 @@ use hyades::{
     Abort, Builder, Column, Concurrency, Database, Protocol, RecordKind, Schema, Session, Table,
     Ticket, Type,
 };
+use hyades_schemes::{PARTITIONED, TICTOC, TIMESTAMP_ORDER};
 use std::path::Path;
 
 const ROWS: Table = Table::nth(0);
@@ -15,10 +16,10 @@ const KEYS: i64 = 6;
 const CONTROLS: [Concurrency; 6] = [
     Concurrency::NoWait,
     Concurrency::Silo,
-    Concurrency::TicToc,
+    TICTOC,
     Concurrency::Hekaton,
-    Concurrency::TimestampOrder,
-    Concurrency::Partitioned,
+    TIMESTAMP_ORDER,
+    PARTITIONED,
 ];
 
 fn schema() -> Schema {
@@ -30,7 +31,7 @@ fn schema() -> Schema {
 }
 
 fn builder(protocol: Protocol, concurrency: Concurrency, schema: Schema) -> Builder {
-    let one_stream = matches!(protocol, Protocol::Serial | Protocol::Physiological);
+    let one_stream = protocol.has_one_stream();
     let mut builder = Database::builder()
         .protocol(protocol)
         .concurrency(concurrency)

@@ -3,7 +3,8 @@
 //! version.
 
 use crate::common::directory;
-use hyades::{Column, Database, Protocol, Schema, Table, Type};
+use hyades::{Column, Database, Schema, Table, Type};
+use hyades_schemes::PHYSIOLOGICAL;
 use hyades_wal::{FrameKind, IncarnationSettings, LogOptions, Lsn, ROW_HEADS, SHORT_HEADS, varint};
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,15 +14,14 @@ const ROWS: Table = Table::nth(0);
 const TEXT: Column<[u8]> = Column::at(1);
 
 fn open(dir: &Path, undo: bool) -> Database {
-    let mut builder = Database::builder()
-        .protocol(Protocol::Physiological)
-        .recovery_threads(1)
-        .streams(1)
-        .log_settings(|log| {
-            log.research.undo = undo;
-            log.buffer_bytes = 1 << 14;
-            log.segment_bytes = 1 << 20;
-        });
+    let mut builder =
+        Database::builder().protocol(PHYSIOLOGICAL).recovery_threads(1).streams(1).log_settings(
+            |log| {
+                log.research.undo = undo;
+                log.buffer_bytes = 1 << 14;
+                log.segment_bytes = 1 << 20;
+            },
+        );
     let schema = Schema::new("rows").column("id", Type::I64).column("text", Type::Bytes);
     builder.table(schema.primary_key(&["id"]));
     builder.open(dir).unwrap()

@@ -4,6 +4,7 @@
 use crate::common::by_hand::*;
 use hyades::inspect::Inspector;
 use hyades::{Concurrency, Error, Protocol, Restore, TransactionId, Until};
+use hyades_schemes::{GSN, PLOVER, POPLAR, SILO_R, TAURUS_2016};
 use hyades_wal::{LogOptions, ReaderEnd};
 use std::path::Path;
 
@@ -52,8 +53,7 @@ fn look(dir: &Path) -> Seen {
 }
 
 /// Protocols under which a session chooses the stream.
-const SEVERAL_STREAMS: [Protocol; 5] =
-    [Protocol::Taurus, Protocol::Taurus2016, Protocol::SiloR, Protocol::Gsn, Protocol::Poplar];
+const SEVERAL_STREAMS: [Protocol; 5] = [Protocol::Taurus, TAURUS_2016, SILO_R, GSN, POPLAR];
 
 /// T1 writes x and is lost. T2 has read x, and its record is durable.
 fn reader_without_its_writer(protocol: Protocol, concurrency: Concurrency) -> CrashedDb {
@@ -70,9 +70,9 @@ fn a_dead_record_is_seen_as_such_under_every_protocol() {
             let crashed = reader_without_its_writer(protocol, concurrency);
             let seen = look(crashed.dir.path());
             assert_eq!(seen.dead.len(), 1, "{protocol:?}: {seen:?}");
-            let numbered = !matches!(protocol, Protocol::Taurus | Protocol::Taurus2016);
+            let numbered = ![Protocol::Taurus, TAURUS_2016].contains(&protocol);
             assert!(seen.numbers.iter().all(|(n, _)| n.is_some() == numbered), "{seen:?}");
-            if protocol == Protocol::Poplar {
+            if protocol == POPLAR {
                 assert!(seen.numbers.contains(&(seen.numbers.last().unwrap().0, Some(true))));
                 assert!(seen.numbers.iter().any(|(_, read)| *read == Some(false)));
             }
@@ -98,7 +98,7 @@ fn a_dead_record_is_seen_as_such_under_every_protocol() {
 #[test]
 fn a_transaction_of_several_records_is_counted_once() {
     let dir = crate::common::directory();
-    let open = || builder(Protocol::Plover, Concurrency::Silo, 4).open(dir.path()).unwrap();
+    let open = || builder(PLOVER, Concurrency::Silo, 4).open(dir.path()).unwrap();
     let db = open();
     for round in 0..20i64 {
         db.try_transact(|tx| (0..16).try_for_each(|id| put(tx, id, round))).unwrap().unwrap();

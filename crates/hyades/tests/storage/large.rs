@@ -5,6 +5,7 @@ use hyades::{
     Abort, Builder, Column, Concurrency, Database, Protocol, RecordKind, Schema, Table,
     Transaction, Type,
 };
+use hyades_schemes::{TAURUS_2016, all_controls};
 
 const NUMBERS: Table = Table::nth(0);
 const LINES: Table = Table::nth(1);
@@ -44,9 +45,9 @@ fn digest_again(builder: Builder, dir: &std::path::Path, threads: usize) -> u64 
 
 #[test]
 fn a_command_that_was_given_many_row_ids_is_logged_as_data() {
-    for protocol in [Protocol::Taurus, Protocol::Taurus2016, Protocol::Serial] {
+    for protocol in [Protocol::Taurus, TAURUS_2016, Protocol::Serial] {
         let takes = |control: &Concurrency| control.takes_commands_under(protocol);
-        for concurrency in Concurrency::all().filter(takes) {
+        for concurrency in all_controls().filter(takes) {
             let again = || builder(protocol, concurrency, RecordKind::Command);
             let dir = directory();
             let db = again().open(dir.path()).unwrap();
@@ -71,7 +72,7 @@ fn a_record_that_follows_many_others_names_them_all_in_a_frame() {
         (RecordKind::Adaptive, Concurrency::Silo),
         (RecordKind::Adaptive, Concurrency::NoWait),
     ] {
-        let again = || builder(Protocol::Taurus2016, concurrency, record);
+        let again = || builder(TAURUS_2016, concurrency, record);
         let dir = directory();
         let db = again().open(dir.path()).unwrap();
         let mut session = db.session().unwrap();

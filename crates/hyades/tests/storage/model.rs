@@ -6,6 +6,7 @@ use hyades::{
     Abort, Column, Concurrency, Database, Index, Protocol, RecordKind, Replay, Row, Schema, Set,
     Table, Transaction, Type, Value,
 };
+use hyades_schemes::all_controls;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -369,7 +370,7 @@ proptest! {
     #[test]
     fn a_table_is_what_the_model_says(works in prop::collection::vec(work(), 1..40)) {
         for kind in [Kind::Hash, Kind::Ordered, Kind::Keyless] {
-            for concurrency in Concurrency::all() {
+            for concurrency in all_controls() {
                 history(kind, concurrency, &works);
             }
         }

@@ -15,7 +15,7 @@ const ROWS: Table = Table::nth(0);
 const FIXED_BYTES: usize = 12;
 
 fn builder(protocol: Protocol, hash: bool) -> Builder {
-    let one_stream = matches!(protocol, Protocol::Serial | Protocol::Physiological);
+    let one_stream = protocol.has_one_stream();
     let mut builder = Database::builder()
         .protocol(protocol)
         .record(RecordKind::Data)
@@ -93,8 +93,8 @@ fn rows_of_the_largest_size_survive_a_checkpoint() {
 
 #[test]
 fn large_rows_survive_a_checkpoint_under_every_protocol() {
-    for protocol in PROTOCOLS {
-        survives(protocol, (protocol as usize).is_multiple_of(2), 40, 1 << 20);
+    for (at, protocol) in PROTOCOLS.into_iter().enumerate() {
+        survives(protocol, at.is_multiple_of(2), 40, 1 << 20);
     }
 }
 

@@ -4,6 +4,7 @@ use hyades::{
     Builder, CheckpointSettings, Concurrency, Database, Error, Isolation, LogSettings, Protocol,
     RecordKind, Schema, Type,
 };
+use hyades_schemes::{ARRIVAL, PARTITIONED, PHYSIOLOGICAL, all_controls};
 use std::time::Duration;
 
 fn builder() -> Builder {
@@ -40,13 +41,14 @@ fn the_concurrency_control_is_chosen_by_what_needs_one() {
         let dir = tempfile::tempdir().unwrap();
         builder.open(dir.path()).unwrap().concurrency()
     };
+    hyades_schemes::register();
     assert_eq!(chosen(builder()), Concurrency::Silo);
     assert_eq!(chosen(builder().isolation(Isolation::Snapshot)), Concurrency::Hekaton);
     assert_eq!(chosen(builder().patience(100)), Concurrency::NoWait);
-    assert_eq!(chosen(builder().sites(2)), Concurrency::Partitioned);
-    let arrival = builder().protocol(Protocol::Arrival).record(RecordKind::Command);
-    assert_eq!(chosen(arrival), Concurrency::Partitioned);
-    for control in Concurrency::all() {
+    assert_eq!(chosen(builder().sites(2)), PARTITIONED);
+    let arrival = builder().protocol(ARRIVAL).record(RecordKind::Command);
+    assert_eq!(chosen(arrival), PARTITIONED);
+    for control in all_controls() {
         assert_eq!(chosen(builder().concurrency(control)), control);
     }
 }
@@ -180,7 +182,7 @@ fn a_protocol_of_one_stream_has_one_whatever_the_database_had() {
     let db = builder().open(dir.path()).unwrap();
     assert_eq!(db.streams(), 2);
     db.close().unwrap();
-    for protocol in [Protocol::Serial, Protocol::Physiological] {
+    for protocol in [Protocol::Serial, PHYSIOLOGICAL] {
         let probed = log(|log| (log.probe_streams, log.streams) = (Some(1), 1));
         let db = probed.protocol(protocol).open(dir.path()).unwrap();
         assert_eq!(db.streams(), 1, "{}", protocol.name());

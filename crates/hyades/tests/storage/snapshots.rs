@@ -8,6 +8,7 @@ use crate::common::grouped::{
     open, pairs, row, sum, text,
 };
 use hyades::{Abort, Concurrency, Database, Error, Protocol, Snapshot, Transaction};
+use hyades_schemes::all_controls;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -186,7 +187,7 @@ fn scans_beside_writers_find_one_state_and_never_fail() {
 /// A snapshot has all commits before its request, although threads share snapshots.
 #[test]
 fn a_snapshot_holds_what_its_thread_has_committed() {
-    for concurrency in Concurrency::all() {
+    for concurrency in all_controls() {
         let dir = directory();
         let db = open(dir.path(), (Protocol::Taurus, concurrency), true);
         std::thread::scope(|scope| {

@@ -7,6 +7,7 @@ use hyades::{
     Abort, Attempt, Builder, Column, Columns, Concurrency, Database, Error, Protocol, RecordKind,
     Schema, Table, Transaction, Type,
 };
+use hyades_schemes::all_controls;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
@@ -52,7 +53,7 @@ fn step(
 /// groups are not.
 #[test]
 fn what_stays_is_returned_once_under_every_concurrency_control() {
-    for concurrency in Concurrency::all() {
+    for concurrency in all_controls() {
         let mut random = fastrand::Rng::with_seed(7);
         let dir = directory();
         let db = open(dir.path(), concurrency);

@@ -139,10 +139,10 @@ impl Concurrency {
             Concurrency::Auto => hyades::Concurrency::default(),
             Concurrency::NoWait => hyades::Concurrency::NoWait,
             Concurrency::Silo => hyades::Concurrency::Silo,
-            Concurrency::TicToc => hyades::Concurrency::TicToc,
+            Concurrency::TicToc => hyades_schemes::TICTOC,
             Concurrency::Hekaton => hyades::Concurrency::Hekaton,
-            Concurrency::TimestampOrder => hyades::Concurrency::TimestampOrder,
-            Concurrency::Partitioned => hyades::Concurrency::Partitioned,
+            Concurrency::TimestampOrder => hyades_schemes::TIMESTAMP_ORDER,
+            Concurrency::Partitioned => hyades_schemes::PARTITIONED,
         }
     }
 }
@@ -154,13 +154,13 @@ impl Protocol {
             Protocol::None => hyades::Protocol::None,
             Protocol::Serial => hyades::Protocol::Serial,
             Protocol::Taurus => hyades::Protocol::Taurus,
-            Protocol::Taurus2016 => hyades::Protocol::Taurus2016,
-            Protocol::SiloR => hyades::Protocol::SiloR,
-            Protocol::Gsn => hyades::Protocol::Gsn,
-            Protocol::Physiological => hyades::Protocol::Physiological,
-            Protocol::Plover => hyades::Protocol::Plover,
-            Protocol::Poplar => hyades::Protocol::Poplar,
-            Protocol::Arrival => hyades::Protocol::Arrival,
+            Protocol::Taurus2016 => hyades_schemes::TAURUS_2016,
+            Protocol::SiloR => hyades_schemes::SILO_R,
+            Protocol::Gsn => hyades_schemes::GSN,
+            Protocol::Physiological => hyades_schemes::PHYSIOLOGICAL,
+            Protocol::Plover => hyades_schemes::PLOVER,
+            Protocol::Poplar => hyades_schemes::POPLAR,
+            Protocol::Arrival => hyades_schemes::ARRIVAL,
         }
     }
 }

@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn every_protocol_is_listed_with_the_records_that_the_engine_takes() {
-        for protocol in hyades::Protocol::all() {
+        for protocol in hyades_schemes::all_protocols() {
             let name = protocol.name();
             let mut lines = CHOICES.lines().map(str::trim);
             let line = lines.find(|line| line.split_whitespace().next() == Some(name));

@@ -295,8 +295,8 @@ impl Common {
         }
         let concurrency = self.concurrency.control();
         if !concurrency.runs_under(protocol) {
-            let sound =
-                hyades::Protocol::all().filter(|candidate| concurrency.runs_under(*candidate));
+            let sound = hyades_schemes::all_protocols()
+                .filter(|candidate| concurrency.runs_under(*candidate));
             let sound: Vec<&str> = sound.map(hyades::Protocol::name).collect();
             return usage(format!(
                 "{} is not sound under {} logging: choose --concurrency {}, or one of \

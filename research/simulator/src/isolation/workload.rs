@@ -7,10 +7,11 @@ use crate::life::Counters;
 use crate::plan::{Combination, Plan};
 use fastrand::Rng;
 use hyades::{
-    Abort, Builder, Column, Concurrency, Database, Error, Isolation, Partitions, ProcedureId,
-    Schema, Session, Table, Transaction, Type,
+    Abort, Builder, Column, Database, Error, Isolation, Partitions, ProcedureId, Schema, Session,
+    Table, Transaction, Type,
 };
 use hyades_platform::device::SimulatedDisk;
+use hyades_schemes::TICTOC;
 use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -109,10 +110,12 @@ enum How {
 impl Load {
     /// The order promised by the concurrency control.
     pub fn order(&self) -> Order {
-        match self.combination.concurrency {
-            _ if self.isolation == Isolation::Snapshot => Order::Snapshots,
-            Concurrency::TicToc => Order::Sessions,
-            _ => Order::RealTime,
+        if self.isolation == Isolation::Snapshot {
+            Order::Snapshots
+        } else if self.combination.concurrency == TICTOC {
+            Order::Sessions
+        } else {
+            Order::RealTime
         }
     }
 

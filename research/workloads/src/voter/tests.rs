@@ -1,20 +1,20 @@
 use super::*;
 use crate::{Workload, populate};
 use fastrand::Rng;
-use hyades::{Concurrency, Database, Protocol};
+use hyades::{Database, Protocol};
+use hyades_schemes::{PARTITIONED, PHYSIOLOGICAL};
 
 /// Casts this many votes that count, and returns the log bytes of each vote.
 fn bytes_of_a_vote(protocol: Protocol, votes: usize) -> f64 {
     let dir = tempfile::tempdir().unwrap();
     let mut workload = Voter::new(VoterConfig::default());
-    let mut builder = Database::builder()
-        .protocol(protocol)
-        .concurrency(Concurrency::Partitioned)
-        .streams(1)
-        .log_settings(|log| {
-            log.segment_bytes = 4 << 20;
-            log.research.undo = false;
-        });
+    let mut builder =
+        Database::builder().protocol(protocol).concurrency(PARTITIONED).streams(1).log_settings(
+            |log| {
+                log.segment_bytes = 4 << 20;
+                log.research.undo = false;
+            },
+        );
     workload.declare(&mut builder);
     let database = builder.open(dir.path()).unwrap();
     populate(&workload, &database, 1, |_| {}).unwrap();
@@ -37,7 +37,7 @@ fn bytes_of_a_vote(protocol: Protocol, votes: usize) -> f64 {
 /// have more digits than here.
 #[test]
 fn a_vote_takes_no_more_bytes_than_in_the_paper() {
-    let bytes = bytes_of_a_vote(Protocol::Physiological, 4000);
+    let bytes = bytes_of_a_vote(PHYSIOLOGICAL, 4000);
     // Two rows and a record: three frames of 6 bytes, a row of 14 bytes and one of 12.
     assert!((60.0..=79.0).contains(&bytes), "{bytes} bytes for each vote");
 }

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-pub(crate) struct Anchoring {
+pub struct Anchoring {
     log: Log,
     /// Summed over all streams, so that a stalled stream does not hold back the eviction vector.
     delta_bytes: u64,

@@ -51,8 +51,8 @@ mod taking;
 mod tests;
 mod ticks;
 
-pub(crate) use reference::Reference;
-pub(crate) use slots::Ring;
+pub use reference::Reference;
+pub use slots::Ring;
 
 use crate::logging::HotRows;
 use crate::logging::lanes::{zip_lanes, zip_lanes_mut};
@@ -70,7 +70,7 @@ const STALLED_TICKS: u32 = 8;
 
 /// The result of looking up a row's vectors.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct RowObservation {
+pub struct RowObservation {
     /// Whether the row has its own vectors: the row is not evicted altogether.
     pub warm: bool,
     /// When replay is expected to be done with the row's last users; `None` if unknown.
@@ -80,7 +80,7 @@ pub(crate) struct RowObservation {
 }
 
 /// The destination of a join of a row's vectors.
-pub(crate) enum FoldTarget<'v> {
+pub enum FoldTarget<'v> {
     /// Of the write vector.
     Write(&'v mut [u64]),
     /// Of both.
@@ -111,9 +111,9 @@ enum Hot<'t> {
 }
 
 /// Returns the reserved end of a stream.
-pub(crate) type ReservedEnds = Box<dyn Fn(usize) -> u64 + Send + Sync>;
+pub type ReservedEnds = Box<dyn Fn(usize) -> u64 + Send + Sync>;
 
-pub(crate) struct LsnVectorTable {
+pub struct LsnVectorTable {
     lanes: usize,
     own: Slots,
     shared: Slots,

@@ -87,10 +87,12 @@ const SECTIONS: [Section; 4] = [
 /// A word after `--only` that is neither a table nor a protocol.
 pub fn tables(options: &TableOptions) -> Result<Vec<Table>, Failure> {
     let is_table = |word: &str| SECTIONS.iter().any(|section| section.name == word);
-    let is_protocol = |word: &str| hyades::Protocol::all().any(|protocol| protocol.name() == word);
+    let is_protocol =
+        |word: &str| hyades_schemes::all_protocols().any(|protocol| protocol.name() == word);
     if let Some(word) = options.only.iter().find(|word| !is_table(word) && !is_protocol(word)) {
         let tables = SECTIONS.map(|section| section.name);
-        let protocols: Vec<&str> = hyades::Protocol::all().map(hyades::Protocol::name).collect();
+        let protocols: Vec<&str> =
+            hyades_schemes::all_protocols().map(hyades::Protocol::name).collect();
         return Err(Failure::Usage(format!(
             "{word:?} is neither a table nor a protocol: --only takes {}, {}",
             tables.join(", "),
@@ -120,7 +122,7 @@ pub fn tables(options: &TableOptions) -> Result<Vec<Table>, Failure> {
 /// Every protocol with the protocol's kinds of records; adaptive under the default protocol only.
 fn variants() -> impl Iterator<Item = (&'static str, &'static str)> {
     // Closures populate, and further concurrency controls are compared.
-    let protocols = hyades::Protocol::all().filter(|protocol| protocol.takes_data());
+    let protocols = hyades_schemes::all_protocols().filter(|protocol| protocol.takes_data());
     protocols.flat_map(|protocol| {
         let records: &[&str] = match protocol {
             hyades::Protocol::None => &[""],

@@ -2,8 +2,8 @@
 
 use hyades_platform::sync::AtomicU64;
 
-/// A row's [`PackedReference`]; 0 for an evicted row without a slot.
-pub(crate) type Reference = AtomicU64;
+/// A row's packed reference; 0 for an evicted row without a slot.
+pub type Reference = AtomicU64;
 
 /// From the lowest bit up: slot number + 1, kind, tick, generation; the last two modulo their
 /// width. In [`Kind::Single`] slot number and generation form a number of 44 bits; from the lowest

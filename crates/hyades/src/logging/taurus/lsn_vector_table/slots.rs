@@ -128,7 +128,7 @@ impl Slots {
 
 /// The slots of a session, and the reference taken by the session's transaction.
 #[derive(Default)]
-pub(crate) struct Ring {
+pub struct Ring {
     /// Slots for single rows, oldest first: a row keeps its slot until eviction.
     pub(super) own: VecDeque<u32>,
     /// Shared slots in use, by the tick in which they were handed out, oldest first. No batch is

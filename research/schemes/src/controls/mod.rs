@@ -1,0 +1,6 @@
+//! Concurrency controls.
+
+pub(crate) mod partitioned;
+pub(crate) mod tictoc;
+pub(crate) mod timestamp_order;
+mod timestamps;
