@@ -302,7 +302,6 @@ impl Builder {
     }
 
     /// Registers a procedure with its own record kind, which [`Builder::record`] does not change.
-    /// [`Session::call_recorded`](crate::Session::call_recorded) overrides both.
     pub fn procedure_recorded<A, R, F>(
         &mut self,
         name: &str,

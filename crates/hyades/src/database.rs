@@ -2,6 +2,7 @@
 
 mod attempt;
 mod metrics;
+mod open;
 mod order;
 mod post;
 mod session;
@@ -9,6 +10,7 @@ mod snapshot;
 mod tables;
 
 pub use attempt::Attempt;
+pub use open::OpenTransaction;
 pub use order::{InOrder, SessionOrder};
 use session::Loan;
 pub use session::Session;
@@ -264,23 +266,12 @@ impl Database {
         name: &str,
         arguments: &A,
     ) -> Result<R, Error> {
-        Ok(self.try_call(name, arguments)??)
-    }
-
-    /// Like [`Database::call`]; the inner result is the procedure's.
-    pub fn try_call<A: Serialize + ?Sized, R: DeserializeOwned>(
-        &self,
-        name: &str,
-        arguments: &A,
-    ) -> Result<Result<R, Abort>, Error> {
         let procedure = self.prepare(name)?;
         let mut session = self.pooled(Loan::Transaction)?;
         let (result, ticket) = session.call(procedure, arguments)?;
         self.acknowledge(ticket)?;
-        match result {
-            Ok(()) => Ok(Ok(session.result()?)),
-            Err(abort) => Ok(Err(abort)),
-        }
+        result?;
+        session.result()
     }
 
     /// Returns the procedure of this name with the highest version.

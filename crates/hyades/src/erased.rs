@@ -14,7 +14,7 @@ use crate::storage::schema::Columns;
 use crate::storage::table::WalkPosition;
 use crate::storage::usage::TableStats;
 use crate::tally::SessionCounts;
-use crate::transaction::access::{Table, Transaction};
+use crate::transaction::access::{Access, Table, Transaction};
 use hyades_platform::active_epochs::EpochSlot;
 use hyades_platform::epoch::EpochNumber;
 use hyades_wal::Lsn;
@@ -146,6 +146,16 @@ impl Answer {
 /// An idle session keeps this many bytes of each buffer for the next transactions.
 pub(crate) const KEPT_BYTES: usize = 32 << 10;
 
+/// An open transaction of some engine. A drop rolls back.
+pub(crate) trait AnyOpenTransaction {
+    fn access(&self) -> &dyn Access;
+    /// Ends the transaction.
+    ///
+    /// # Errors
+    /// The transaction was rolled back, and has not been validated.
+    fn end(self: Box<Self>, verdict: Verdict, answer: &mut Answer) -> Result<(), Abort>;
+}
+
 /// A session of some engine.
 pub(crate) trait AnySession: Send {
     /// Runs `body` as a transaction until an attempt ends without a conflict.
@@ -176,6 +186,11 @@ pub(crate) trait AnySession: Send {
         body: &mut dyn FnMut(&Transaction<'_>) -> Verdict,
         answer: &mut Answer,
     ) -> Result<AttemptEnd, Error>;
+    /// Begins a transaction that is ended by a call.
+    ///
+    /// # Errors
+    /// As of [`AnySession::run`].
+    fn begin(&mut self) -> Result<Box<dyn AnyOpenTransaction + '_>, Error>;
     /// Switches to the stream that is free first while the session's own is being written.
     fn leave_busy_stream(&mut self);
     /// Runs `body` once, as of a snapshot.

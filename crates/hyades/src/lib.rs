@@ -115,7 +115,9 @@ pub use backup::{BackupReport, backup};
 pub use checkpoint::keeper::CheckpointStats;
 pub use checkpoint::{CheckpointReport, CheckpointSettings};
 pub use config::{Builder, Concurrency, Isolation, Protocol};
-pub use database::{Attempt, Database, InOrder, Session, SessionOrder, Snapshot, Stats};
+pub use database::{
+    Attempt, Database, InOrder, OpenTransaction, Session, SessionOrder, Snapshot, Stats,
+};
 pub use engine::snapshots::SnapshotSettings;
 
 pub use error::{Abort, Error};

@@ -208,6 +208,8 @@ thread_local! {
 
 /// Marks the calling thread as running a transaction of a database, until the drop.
 pub(crate) struct OnThisThread {
+    /// The address of the database.
+    database: usize,
     /// The thread runs a transaction of another database, and must not wait for a turn in this
     /// database: a thread that has its turn here may wait for the other transaction.
     pub is_nested: bool,
@@ -230,7 +232,7 @@ impl OnThisThread {
             }
             let is_nested = !under_way.is_empty();
             under_way.push(database);
-            Ok(OnThisThread { is_nested })
+            Ok(OnThisThread { database, is_nested })
         })
     }
 
@@ -248,7 +250,11 @@ impl OnThisThread {
 impl Drop for OnThisThread {
     #[inline]
     fn drop(&mut self) {
-        UNDER_WAY.with_borrow_mut(|under_way| under_way.pop());
+        UNDER_WAY.with_borrow_mut(|under_way| {
+            // Usually the last one; an open transaction may end before one that was begun later.
+            let at = under_way.iter().rposition(|database| *database == self.database);
+            at.map(|at| under_way.swap_remove(at))
+        });
     }
 }
 

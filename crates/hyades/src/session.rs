@@ -2,6 +2,8 @@
 
 mod arriving;
 mod attempt;
+mod ending;
+mod open;
 mod ordering;
 mod poisoning;
 mod removed;
@@ -11,16 +13,16 @@ mod snapshots;
 mod streams;
 mod tidying;
 
-use crate::concurrency::state::{RowIds, TxnState, Workspace};
-use crate::concurrency::steps::{Commit, Committed};
-use crate::concurrency::{Beginning, Commits};
+use crate::concurrency::Commits;
+use crate::concurrency::state::Workspace;
 use crate::engine::cut::Entered;
 use crate::engine::snapshots::SnapshotState;
 use crate::engine::{Engine, RowIdBlock};
-use crate::erased::{Answer, AnySession, Arrived, ArrivedEnd, AttemptEnd, Verdict};
+use crate::erased::{
+    Answer, AnyOpenTransaction, AnySession, Arrived, ArrivedEnd, AttemptEnd, Verdict,
+};
 use crate::error::{Abort, Error};
-use crate::garbage::{Garbage, TransactionEnd};
-use crate::logging::determinism::Determinism;
+use crate::garbage::Garbage;
 use crate::logging::draft::Call;
 use crate::logging::outcomes::{SessionOutcomes, StatedSum};
 use crate::logging::record::RecordKind;
@@ -33,7 +35,6 @@ use crate::storage::schema::Columns;
 use crate::storage::table::WalkPosition;
 use crate::tally::Tally;
 use crate::transaction::access::{Table, Transaction};
-use crate::transaction::running::Running;
 use bumpalo::Bump;
 use hyades_platform::active_epochs::EpochSlot;
 use hyades_platform::broken;
@@ -41,10 +42,8 @@ use hyades_platform::epoch::EpochNumber;
 use hyades_platform::reclaim;
 use hyades_platform::sync::Padded;
 use hyades_wal::{Log, Writer};
-use ordering::unmet;
 use poisoning::{PoisonOnPanic, pass_on, without_panic};
 use shared::Sessions;
-use snapshots::only_read;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
@@ -85,6 +84,8 @@ pub(crate) struct EngineSession<C: Commits<P>, P: LoggingProtocol> {
     /// Rows of a walk.
     gathered: GatheredRows,
     rng: fastrand::Rng,
+    /// The last transaction was an open one: its data is still in the arena.
+    was_open: bool,
 }
 
 /// A session stays on a stream for this many bytes, then looks for the fastest one. The longer it
@@ -145,6 +146,7 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
             stated_outcomes: Vec::new(),
             gathered: GatheredRows::default(),
             rng: fastrand::Rng::new(),
+            was_open: false,
         })
     }
 
@@ -210,75 +212,27 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
         body: &mut dyn FnMut(&Transaction<'_>) -> Verdict,
         answer: &mut Answer,
     ) -> Result<(), Abort> {
-        let (engine, control) = (&self.shared.engine, &self.shared.control);
         let guard = removed::pin::<P>();
-        let stamp = self.stamp.as_mut().expect("a session has its stamp until it is dropped");
         let (call, kind) = call.map_or((None, RecordKind::Data), |(call, kind)| (Some(call), kind));
-        engine.protocol.begin(stamp, kind);
-        let beginning = Beginning { may_wait: self.may_wait, was_idle: self.stream_was_idle };
-        let mut state = TxnState::new(
-            &self.arena,
-            &guard,
-            stamp,
-            control.begin(engine, &mut self.own, beginning),
-            &mut self.workspace,
-            RowIds::Fresh(&mut self.row_ids),
-            Determinism::default(),
-        );
-        state.call.may_be_repeated = kind != RecordKind::Data;
-        let mut running = Running::<C, P>::new(engine, control, state);
+        let (mut running, mut ending) = self.start(&guard, kind);
         // A panic is caught, so that the body's locks are released.
         let ended = catch_unwind(AssertUnwindSafe(|| body(&Transaction(&running))));
         let (state, (verdict, panic)) = (running.state(), without_panic(ended));
-        let poison_on_panic = PoisonOnPanic::arm::<P>(control, self.log.as_ref());
-        let commit = Commit {
-            writer: self.writer.as_mut(),
-            stream: self.stream,
-            kind,
-            call,
-            stated_epoch: self.stated_epoch,
-            last_stream: self.last_stream,
-            order: unmet(self.log.as_ref(), &mut answer.order),
-            payload: &mut self.payload,
-        };
-        let commits = verdict == Verdict::Commit;
-        let result = if let Some(abort) = self.shared.removed.refuses(state, commits) {
-            Err(abort)
-        } else if commits {
-            let _entered =
-                (!state.writes.is_empty()).then(|| enter(engine, &self.slot, self.stream_was_idle));
-            control.commit(engine, state, commit)
-        } else {
-            control.abandon(engine, state).map(Committed::read_only)
-        };
-        control.release(state);
-        let committed = result.is_ok() && commits;
-        self.only_read = result.as_ref().err().and_then(|_| only_read(control, state));
-        if result.is_ok() && !committed && panic.is_none() {
-            self.tally.failure();
-        }
-        let result = result.map(|Committed { placed, needs }| {
-            if let Some((stream, end)) = placed.position {
-                let epoch = placed.tid.epoch();
-                self.stated_epoch = if placed.has_drafts_epoch { epoch } else { self.stated_epoch };
-                self.streak_bytes += placed.bytes;
-                (self.last_stream, answer.position) = (stream, Some((epoch, stream, end)));
-            }
-            answer.needs = needs;
-            answer.keep_order();
-        });
-        self.garbage.collect_from(&TransactionEnd::Now(engine), state, committed);
-        poison_on_panic.disarm();
+        let counts_failure = panic.is_none();
+        let result = ending.end(state, verdict, (call, kind), counts_failure, answer);
         if result.is_err() && !broken!(RethrowUnvalidated) {
             return result;
         }
-        panic.map_or(result, |panic| pass_on(panic, answer, &self.tally, self.garbage.len()))
+        panic.map_or(result, |panic| pass_on(panic, answer, ending.tally, ending.garbage.len()))
     }
 
     /// Prepares a transaction, while nothing is locked: chooses a stream that has room, lets the
     /// protocol enter it, and waits while a checkpoint's side buffer is full.
     #[inline(always)]
     fn prepare(&mut self) -> Result<(), Error> {
+        if self.was_open {
+            self.clear_open();
+        }
         let (Some(log), Some(writer)) = (&self.log, &mut self.writer) else {
             return self.shared.control.check_stopped();
         };
@@ -379,6 +333,10 @@ impl<C: Commits<P>, P: LoggingProtocol> AnySession for EngineSession<C, P> {
         answer: &mut Answer,
     ) -> Result<AttemptEnd, Error> {
         self.try_without_waiting(body, answer)
+    }
+
+    fn begin(&mut self) -> Result<Box<dyn AnyOpenTransaction + '_>, Error> {
+        self.open()
     }
 
     fn leave_busy_stream(&mut self) {

@@ -62,7 +62,7 @@ fn a_thread_without_a_stream_is_given_commands_of_another() {
     };
     db.try_transact(populate).unwrap().unwrap();
     for n in 0..1000 {
-        db.try_call::<_, ()>("add", &(n % ROW_COUNT)).unwrap().unwrap();
+        db.call::<_, ()>("add", &(n % ROW_COUNT)).unwrap();
     }
     let digest = db.digest();
     db.close().unwrap();

@@ -164,11 +164,12 @@ impl Session {
         self.call_as(procedure, arguments, None)
     }
 
-    /// Like [`Session::call`], with this kind of record.
+    /// Like [`Session::call`], with this kind of record (feature `research`).
     ///
     /// # Errors
     /// [`Error::Misuse`] if the log was opened for data records only and `record` is another kind;
     /// otherwise as for [`Session::call`].
+    #[cfg(feature = "research")]
     pub fn call_recorded<A: Serialize + ?Sized>(
         &mut self,
         procedure: ProcedureId,

@@ -13,7 +13,8 @@ const CHECKED: usize = 8_192;
 impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
     /// Returns whether there is garbage, possibly still needed, or a large buffer.
     pub(super) fn has_unused(&self) -> bool {
-        !self.garbage.is_empty()
+        self.was_open
+            || !self.garbage.is_empty()
             || self.shared.orphaned.len() > 0
             || self.arena.allocated_bytes() > KEPT_BYTES
             || self.payload.capacity() > KEPT_BYTES
@@ -25,6 +26,9 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
     /// session's largest transaction. The session is between transactions. Returns whether garbage
     /// was removed, or there was room to free.
     pub(super) fn free_unused(&mut self) -> bool {
+        if self.was_open {
+            self.clear_open();
+        }
         let engine = &self.shared.engine;
         engine.epoch.advance_if_older_than(engine.epoch_interval);
         engine.snapshots.tidy(&engine.epoch);

@@ -47,7 +47,7 @@ pub fn a_late_procedure_is_data(declare: impl Fn() -> Builder) -> bool {
     fill(&db);
     keep_valid(&db, A);
     std::thread::scope(|scope| {
-        let late = scope.spawn(|| db.try_call::<_, ()>("copy", &()).unwrap().unwrap());
+        let late = scope.spawn(|| db.call::<_, ()>("copy", &()).unwrap());
         pause.meanwhile(|| set(&db, A, 7));
         late.join().unwrap();
     });

@@ -190,7 +190,7 @@ pub fn a_late_procedure_is_replayed_on_its_version(
     let db = declare().open(dir.path()).unwrap();
     fill(&db);
     std::thread::scope(|scope| {
-        let late = scope.spawn(|| db.try_call::<_, ()>("copy", &()).unwrap().unwrap());
+        let late = scope.spawn(|| db.call::<_, ()>("copy", &()).unwrap());
         pause.meanwhile(|| {
             (7..20).for_each(|n| set(&db, A, n));
             if has_checkpoint {
