@@ -48,6 +48,7 @@ pub mod replaying;
 pub mod session_order;
 pub mod silo_r;
 pub mod snapshots;
+pub mod sums;
 pub mod tictoc;
 pub mod timestamp_order;
 pub mod turns;
@@ -88,6 +89,7 @@ pub fn cases() -> Vec<Case> {
         turns::cases,
         arrival::cases,
         session_order::cases,
+        sums::cases,
     ];
     let mut all: Vec<Case> = models.into_iter().flat_map(|cases| cases()).collect();
     let place = |case: &Case| ITEMS.iter().position(|item| *item == case.item);
@@ -131,4 +133,5 @@ pub const ITEMS: &[&str] = &[
     "Turns",
     "Arrival",
     "Session order",
+    "Sums",
 ];

@@ -166,6 +166,7 @@ pub const CRATES: &[CrateRooms] = &[
                 "session_order",
                 "silo_r",
                 "snapshots",
+                "sums",
                 "tictoc",
                 "timestamp_order",
                 "turns",
