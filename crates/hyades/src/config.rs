@@ -18,6 +18,7 @@ use crate::retry::RetrySettings;
 use crate::storage::origin::Origin;
 use crate::storage::partition::{Partitions, SLOTS};
 use crate::storage::schema::Schema;
+use crate::storage::sums::SUM_INDEX_BYTES;
 use crate::transaction::access::{Table, Transaction};
 use crate::transaction::procedure::{Procedure, ProcedureId};
 use crate::typed::{TableRow, TypedTable};
@@ -82,6 +83,7 @@ pub struct Builder {
     pub(crate) sites: Option<usize>,
     pub(crate) asynchronous: bool,
     pub(crate) session_order: bool,
+    pub(crate) sum_index_bytes: usize,
     /// The origin of the returned handles.
     pub(crate) origin: Origin,
 }
@@ -111,6 +113,7 @@ impl Default for Builder {
             sites: None,
             asynchronous: false,
             session_order: false,
+            sum_index_bytes: SUM_INDEX_BYTES,
             origin: Origin::draw(),
         }
     }

@@ -138,6 +138,8 @@ pub struct Stats {
     /// beside the indexes. When all snapshots are closed, up to 64 KiB of versions remain for each
     /// session; the deleted rows are freed like other [`Stats::garbage`].
     pub snapshot_bytes: u64,
+    /// Bytes of the [sums](crate::Schema::sum) in memory, see [`Builder::sum_index_bytes`].
+    pub sum_index_bytes: u64,
     /// Snapshots that were ended before being closed, and transactions under
     /// [`Concurrency::Hekaton`](crate::Concurrency::Hekaton) that were ended with them, see
     /// [`SnapshotSettings`](crate::SnapshotSettings).
@@ -327,6 +329,7 @@ impl Database {
         (stats.old_versions, stats.snapshot_bytes) =
             (snapshots.versions().count(), snapshots.bytes());
         stats.snapshots_ended = snapshots.ended();
+        stats.sum_index_bytes = self.shared.engine.sum_index_bytes();
         if let Some(log) = &self.shared.log {
             for stream in 0..log.streams() {
                 let counters = log.stats(stream);

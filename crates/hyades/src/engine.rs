@@ -75,6 +75,8 @@ pub struct Engine<P: LoggingProtocol, S: Stamp = <P as LoggingProtocol>::RowStam
     pub whole_rows: bool,
     /// Outcomes of calls that were logged before their run, until records state the outcomes.
     pub outcomes: UnstatedOutcomes,
+    /// Whether a table has a sum index.
+    pub has_sums: bool,
     /// Source of the seeds of transactions.
     seed: AtomicU64,
 }
@@ -87,7 +89,9 @@ impl<P: LoggingProtocol, S: Stamp> Engine<P, S> {
         row_ids: Arc<AtomicU64>,
     ) -> Self {
         let seed = AtomicU64::new(hyades_platform::random::Random::from_entropy().next_u64());
+        let has_sums = tables.iter().any(|table| table.sums.is_some());
         Engine {
+            has_sums,
             tables,
             protocol,
             epoch,

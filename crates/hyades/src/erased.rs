@@ -32,6 +32,8 @@ pub(crate) trait AnyEngine: Checkpointed {
     fn recount(&self) -> Vec<TableStats>;
     /// Returns the counts of the protocol for recently used rows.
     fn hot_rows(&self) -> HotRows;
+    /// Bytes of the sum indexes in memory.
+    fn sum_index_bytes(&self) -> u64;
     /// Returns the counters of all sessions.
     fn counts(&self) -> SessionCounts;
     /// Opens a snapshot. [`AnyEngine::close_snapshot`] closes it.

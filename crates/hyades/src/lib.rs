@@ -150,13 +150,14 @@ pub use storage::value::{Assignable, ColumnType, Type, Value};
 pub use ticket::{CommitQueue, Ticket};
 #[cfg(feature = "research")]
 pub use transaction::access::Access;
-pub use transaction::access::{Index, Savepoint, Scan, Table, Transaction};
+pub use transaction::access::{Index, Savepoint, Table, Transaction};
 #[doc(hidden)]
 #[cfg(feature = "research")]
 pub use transaction::for_tests;
 pub use transaction::key::Key;
 pub use transaction::procedure::ProcedureId;
 #[cfg(feature = "research")]
+pub use transaction::scan::Scan;
 pub use transaction::walk::WalkStep;
 pub use transaction::walk::{Walk, Walked};
 pub use transaction_id::TransactionId;

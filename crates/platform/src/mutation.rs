@@ -72,6 +72,24 @@ mutations! {
     RetryFailedSync "retry-failed-sync",
     /// An optimistic transaction does not validate the rows read.
     SkipValidation "skip-validation",
+    /// A transaction does not validate the sums read.
+    SkipSums "skip-sums",
+    /// The validation of a sum ignores writers that have locked rows and not installed these.
+    IgnoreSumWriters "ignore-sum-writers",
+    /// The counts of scanned rows enter the sum index after the validation of the scan.
+    ProposeSumLate "propose-sum-late",
+    /// Counts are read from the sum index before the validation of the scan that found them.
+    ReadUnprovenSum "read-unproven-sum",
+    /// A sum read from a node that was dropped counts as unchanged.
+    ReadDroppedSum "read-dropped-sum",
+    /// A writer leaves no stamp in the sums changed by the writer.
+    SumWithoutStamp "sum-without-stamp",
+    /// Counts of scanned rows enter the sum index without the stamps of the rows and gaps.
+    UnstampedSum "unstamped-sum",
+    /// A command leaves no stamp in the sums read by the command.
+    SkipSumReaders "skip-sum-readers",
+    /// The stamps of readers are lost with a dropped node of a sum index.
+    ForgetSumReaders "forget-sum-readers",
     /// An optimistic transaction does not validate the scanned gaps.
     SkipGaps "skip-gaps",
     /// Replay installs an image although the row has a later version.
@@ -303,6 +321,12 @@ impl Mutation {
     pub fn is_of_checkpoints(self) -> bool {
         let of_checkpoints = Mutation::TruncateBeforeManifest as u8..=Mutation::AdoptedUnread as u8;
         of_checkpoints.contains(&(self as u8))
+    }
+
+    /// Whether the rule is of sum indexes, which torture does not use.
+    pub fn is_of_sums(self) -> bool {
+        let of_sums = Mutation::SkipSums as u8..=Mutation::ForgetSumReaders as u8;
+        of_sums.contains(&(self as u8))
     }
 
     /// Whether the rule is of the server; the server has its own torture.

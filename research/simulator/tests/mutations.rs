@@ -46,6 +46,7 @@ fn is_broken_elsewhere(rule: Mutation) -> bool {
     );
     of_speed
         || rule.is_of_server() // `clients_mutations.rs`
+        || rule.is_of_sums() // `crates/hyades/tests/mutations/sums.rs`
         || (rule.is_of_checkpoints() && rule != Mutation::LongBlocks)
         || rule.is_of_transaction_component()
         // Needs a kill between two steps of the preparation of a file, and no sync of its directory

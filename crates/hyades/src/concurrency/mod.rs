@@ -28,6 +28,7 @@ pub(crate) mod silo;
 pub(crate) mod snapshot_reads;
 pub(crate) mod state;
 pub(crate) mod steps;
+pub(crate) mod sums;
 pub(crate) mod turns;
 
 use crate::engine::Engine;
@@ -115,6 +116,9 @@ pub trait ConcurrencyControl<P: LoggingProtocol>: Send + Sync + Sized + 'static 
     type Lock: RecordLock;
     /// Initial version word of a record that a transaction inserts under a new key.
     const INSERTED_WORD: u64;
+    /// Whether transactions read sums from the sum index, and keep the index up to date: commits
+    /// take the steps of `sums`.
+    const SUMS: bool = false;
 
     /// The protocol's stamp in a row or gap.
     fn stamp(row: &Self::Row) -> &P::RowStamp;

@@ -12,7 +12,7 @@
 use super::locks::LockWord;
 use super::state::{HeldLock, TxnState};
 use super::steps::{self, Commit, Committed};
-use super::{Beginning, Commits, ConcurrencyControl, ControlSettings, VisibleRow};
+use super::{Beginning, Commits, ConcurrencyControl, ControlSettings, VisibleRow, sums};
 use crate::engine::Engine;
 use crate::error::{Abort, Error};
 use crate::logging::{LoggingProtocol, Needs};
@@ -109,8 +109,12 @@ impl NoWait {
         state: &mut TxnState<'_, NoWait, P>,
     ) -> Result<Needs, Abort> {
         // The transaction overwrites nothing, whatever locks are held.
+        sums::enter_read_only(engine, state);
         state.observe(&engine.protocol, false);
         let valid = state.gaps_are_current();
+        if valid {
+            sums::finish(engine, state);
+        }
         steps::end_read_only(engine, state, valid)
     }
 }
@@ -120,6 +124,7 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for NoWait {
     type Txn<'s> = ();
     type Lock = LockWord;
     const INSERTED_WORD: u64 = word::ABSENT;
+    const SUMS: bool = true;
 
     #[inline(always)]
     fn stamp(row: &P::RowStamp) -> &P::RowStamp {
@@ -219,6 +224,7 @@ impl<P: LoggingProtocol> Commits<P> for NoWait {
             return Self::end_read_only(engine, state).map(Committed::read_only);
         }
         // The rows of the write set were locked by the writes.
+        sums::enter(engine, state);
         state.observe(&engine.protocol, true);
         for write in state.writes.iter_mut() {
             write.base = word::tid(write.record.word.load(Ordering::Relaxed));
@@ -229,7 +235,7 @@ impl<P: LoggingProtocol> Commits<P> for NoWait {
         // Rows are locked, so only gaps can fail validation. A command that saw gaps reserves its
         // frame before validation, as under Silo.
         let readers = command || P::TRACKS_READERS;
-        let early = readers && !state.gaps.is_empty();
+        let early = readers && state.has_seen_gaps();
         if !early && !state.gaps_are_current() {
             return Err(Abort::Conflict);
         }
@@ -251,6 +257,7 @@ impl<P: LoggingProtocol> Commits<P> for NoWait {
             debug_assert_eq!(lock, WRITER, "a row takes its stamp before it is released");
             record.word.store(version, Ordering::Release)
         });
+        sums::finish(engine, state);
         Ok(steps::committed(engine, state, placed))
     }
 

@@ -5,7 +5,7 @@
 use super::optimistic::{self, LockBit, PATIENCE, stable_word};
 use super::state::{ReadRow, TxnState};
 use super::steps::{self, Commit, Committed};
-use super::{Beginning, Commits, ConcurrencyControl, ControlSettings, VisibleRow};
+use super::{Beginning, Commits, ConcurrencyControl, ControlSettings, VisibleRow, sums};
 use crate::engine::Engine;
 use crate::error::{Abort, Error};
 use crate::logging::{LoggingProtocol, Needs};
@@ -30,8 +30,12 @@ impl Silo {
         engine: &Engine<P>,
         state: &mut TxnState<'_, Silo, P>,
     ) -> Result<Needs, Abort> {
+        sums::enter_read_only(engine, state);
         state.observe(&engine.protocol, false);
         let valid = Self::validate(state);
+        if valid {
+            sums::finish(engine, state);
+        }
         steps::end_read_only(engine, state, valid)
     }
 }
@@ -42,6 +46,7 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for Silo {
     type Lock = LockBit;
     // Locked until the record has inherited the stamp of its gap.
     const INSERTED_WORD: u64 = word::ABSENT | word::LOCKED;
+    const SUMS: bool = true;
 
     #[inline(always)]
     fn stamp(row: &P::RowStamp) -> &P::RowStamp {
@@ -142,6 +147,7 @@ impl<P: LoggingProtocol> Commits<P> for Silo {
         // Phase 1. Silo sorts the rows first, because it waits for locks. Here each wait is
         // bounded, so there is no deadlock to avoid.
         optimistic::lock(engine, state)?;
+        sums::enter(engine, state);
         state.observe(&engine.protocol, true);
         let tid = steps::next_tid(engine, state);
         let command = steps::as_command(engine, state, &commit);
@@ -180,6 +186,7 @@ impl<P: LoggingProtocol> Commits<P> for Silo {
             debug_assert!(old & word::LOCKED != 0, "a row takes its stamp before it is released");
             record.word.store(version, Ordering::Release)
         });
+        sums::finish(engine, state);
         Ok(steps::committed(engine, state, placed))
     }
 

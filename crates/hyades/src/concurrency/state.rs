@@ -2,6 +2,7 @@
 
 use super::ConcurrencyControl;
 use super::known::KnownRows;
+use super::sums::SumSet;
 use crate::engine::RowIdBlock;
 use crate::engine::active::ReaderTimes;
 use crate::error::Abort;
@@ -183,6 +184,8 @@ pub struct TxnState<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> {
     /// Where gaps are in `gaps`.
     pub gap_places: GapPlaces,
     pub writes: ArenaVec<'s, Write<'s, C::Row>>,
+    /// The sums of a transaction that has read sums, or changes them.
+    pub(crate) sums: Option<Box<SumSet<'s, C::Row>>>,
     pub index_changes: IndexChanges<'s, C::Row>,
     /// The row found last, often accessed again: read, then written.
     pub last_found: Option<(u32, &'s Record<C::Row>)>,
@@ -227,6 +230,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> TxnState<'s, C, P> {
             gaps: ArenaVec::with_capacity_in(16, arena),
             gap_places: GapPlaces::default(),
             writes: ArenaVec::with_capacity_in(32, arena),
+            sums: None,
             index_changes: IndexChanges {
                 links: ArenaVec::new_in(arena),
                 stale: ArenaVec::new_in(arena),
@@ -330,9 +334,15 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> TxnState<'s, C, P> {
         }
     }
 
-    /// Whether every gap seen is unchanged.
+    /// Whether every gap seen is unchanged, and every sum.
     pub fn gaps_are_current(&self) -> bool {
         self.gaps.iter().all(Gap::is_current)
+            && self.sums.as_ref().is_none_or(|sums| sums.are_current())
+    }
+
+    /// Whether the transaction has seen gaps, or sums.
+    pub fn has_seen_gaps(&self) -> bool {
+        !self.gaps.is_empty() || self.sums.as_ref().is_some_and(|sums| sums.has_read())
     }
 
     /// Folds the metadata of a row or gap read: the hooks of the protocol and the control.

@@ -1,7 +1,7 @@
 //! Commit steps shared by the concurrency controls.
 
-use super::ConcurrencyControl;
 use super::state::TxnState;
+use super::{ConcurrencyControl, inherit};
 use crate::engine::Engine;
 use crate::engine::active::ReaderTimes;
 use crate::error::Abort;
@@ -168,6 +168,13 @@ pub fn publish_reads<'s, C: ConcurrencyControl<P>, P: LoggingProtocol>(
     for gap in &state.gaps {
         engine.protocol.publish_read(RowRef::gap(C::stamp(gap.stamp())), state.stamp);
     }
+    if let Some(sums) = &state.sums
+        && !broken!(SkipSumReaders)
+    {
+        for stamp in sums.read_stamps() {
+            engine.protocol.publish_read(RowRef::gap(C::stamp(stamp)), state.stamp);
+        }
+    }
     // Raising a read stamp, or finding a high enough stamp, is SeqCst, and so are the loads of the
     // following validation. A writer's lock and later load of the stamps are in the same total
     // order: either the validation sees the lock, or the writer sees the stamp.
@@ -271,6 +278,11 @@ fn install_each<'s, C: ConcurrencyControl<P>, P: LoggingProtocol, const STAMPS: 
         let late = broken!(StampAfterRelease);
         if STAMPS && !late {
             engine.protocol.publish_write(row, state.stamp);
+        }
+        if let Some(sums) = &mut state.sums {
+            sums.installed(write.record, tid, |to| {
+                inherit::<C, P>(&engine.protocol, to, &write.record.stamp, state.stamp);
+            });
         }
         let absent = if there { 0 } else { word::ABSENT };
         release(write.record, word::of(tid) | absent);

@@ -18,6 +18,14 @@ impl Builder {
         self
     }
 
+    /// Limits the bytes that the [sums](crate::Schema::sum) of all tables take in memory; 64 MiB by
+    /// default, which suffices for the sums over about a million rows. At the limit the sums of
+    /// prefixes not asked for lately are dropped, and built again when asked for.
+    pub fn sum_index_bytes(mut self, bytes: usize) -> Self {
+        self.sum_index_bytes = bytes;
+        self
+    }
+
     /// Sets the number of partitions where transactions take turns (`partitioned` in the crate
     /// `hyades-schemes`): a power of two, 1 to 64.
     /// Default: 64, more than most machines have cores, so that few transactions meet in a

@@ -69,6 +69,8 @@ impl Database {
         gauge(out, "hyades_old_versions", "versions", help, stats.old_versions);
         let help = "Memory of older versions of rows";
         gauge(out, "hyades_snapshot_bytes", "bytes", help, stats.snapshot_bytes);
+        let help = "Memory of the sums over rows";
+        gauge(out, "hyades_sum_index_bytes", "bytes", help, stats.sum_index_bytes);
         let help = "Most recently used rows that had a logging vector of their own at once";
         gauge(out, "hyades_hot_rows", "rows", help, hot.slots);
         let help = "Memory of the logging vectors of recently used rows";

@@ -82,6 +82,13 @@ impl<C: RunsUnder<P>, P: LoggingProtocol> AnyEngine for Host<C, P> {
         (self.hot_rows)(&self.shared.engine.protocol)
     }
 
+    fn sum_index_bytes(&self) -> u64 {
+        let tables = self.shared.engine.tables.iter();
+        // All tables share a budget.
+        let sums = tables.filter_map(|table| table.sums.as_ref()).next();
+        sums.map_or(0, |sums| sums.budget().bytes() as u64)
+    }
+
     fn open_snapshot(&self) -> Result<Arc<SnapshotState>, Error> {
         self.check_outside("a snapshot was opened")?;
         self.let_one_that_starves_end();

@@ -29,6 +29,7 @@ use crate::storage::Stamp;
 use crate::storage::hash_index::HashSecret;
 use crate::storage::partition;
 use crate::storage::schema::Schema;
+use crate::storage::sums::SumBudget;
 use crate::storage::table::TableData;
 use crate::ticket::LogHandles;
 use crate::transaction::procedure::Procedures;
@@ -213,12 +214,15 @@ impl Opening<'_> {
 
     /// Returns empty tables, with the indexes for replaying the log.
     fn tables<S: Stamp>(&self, catalogue: &Catalogue) -> Arc<Vec<TableData<S>>> {
+        let sum_budget = Arc::<SumBudget>::default();
+        sum_budget.set_limit(self.builder.sum_index_bytes);
         let schemas = self.builder.tables.iter().enumerate();
         let table = |(at, schema): (usize, &Schema)| {
             let replayed = catalogue.replay_schema(at, schema);
             let schema = replayed.as_ref().unwrap_or(schema);
             TableData::new(schema, at as u32, catalogue.table_ids[at], catalogue.secret)
                 .declared_by(self.builder.origin)
+                .with_sum_budget(&sum_budget)
         };
         Arc::new(schemas.map(table).collect())
     }

@@ -21,6 +21,7 @@ pub(crate) mod row_access;
 pub(crate) mod schema;
 pub(crate) mod secondary;
 pub(crate) mod short_rows;
+pub(crate) mod sums;
 pub(crate) mod table;
 pub(crate) mod tid;
 pub(crate) mod usage;

@@ -58,6 +58,15 @@ pub(crate) enum PartitionSpec {
     Replicated,
 }
 
+/// The declaration of a sum index. Not stored: nothing on disk depends on the index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SumSpec {
+    /// The column that is summed.
+    pub column: u16,
+    /// The number of key columns of a prefix.
+    pub prefix: u16,
+}
+
 /// The description of a table: named, typed columns, a primary key of zero or more of them, and
 /// secondary indexes.
 ///
@@ -85,6 +94,9 @@ pub struct Schema {
     /// See [`Schema::key_once`]. Not stored: nothing on disk depends on this field.
     #[serde(skip)]
     pub(crate) key_once: bool,
+    /// See [`Schema::sum`].
+    #[serde(skip)]
+    pub(crate) sum: Option<SumSpec>,
     /// The first error in the description, reported when the table is declared.
     #[serde(skip)]
     pub(crate) fault: Option<String>,
@@ -103,6 +115,7 @@ impl Schema {
             partitions: PartitionSpec::Whole,
             growing_rows: false,
             key_once: false,
+            sum: None,
             fault: None,
         }
     }
@@ -283,6 +296,36 @@ impl Schema {
     /// each opening may declare it or not. No effect without a primary key.
     pub fn key_once(mut self) -> Self {
         self.key_once = true;
+        self
+    }
+
+    /// Keeps sums of a column in memory, over the rows with the same first `prefix` columns of the
+    /// primary key: [`Transaction::sum`](crate::Transaction::sum) and
+    /// [`Transaction::select`](crate::Transaction::select) then take no scan. The column is an
+    /// unsigned integer and not nullable, and not part of the key; the columns of the prefix have
+    /// a fixed width; the table has an ordered primary key. Sums are built at their first use, and
+    /// are never logged. Nothing on disk depends on the setting: each opening may declare a
+    /// sum or not. Declare the sum after the primary key.
+    pub fn sum(mut self, column: &str, prefix: usize) -> Self {
+        let Some(&at) = self.resolve(&[column]).first() else { return self };
+        let spec = &self.columns[usize::from(at)];
+        let is_number = matches!(spec.kind, Type::U32 | Type::U64) && !spec.nullable;
+        if !is_number || self.key.contains(&at) {
+            self.fail(format!(
+                "sum column {column:?} of table {:?} is no unsigned integer beside the key",
+                self.name
+            ));
+        }
+        let is_fixed = |&c: &u16| self.columns[usize::from(c)].kind.width().is_some();
+        let fits = self.key.get(..prefix).is_some_and(|columns| columns.iter().all(is_fixed));
+        if !fits || self.key.is_empty() || self.primary == PrimaryKind::Hash {
+            self.fail(format!(
+                "table {:?} has no sums over {prefix} columns of its key: the key is ordered, and \
+                 the columns have a fixed width",
+                self.name
+            ));
+        }
+        self.sum = Some(SumSpec { column: at, prefix: prefix as u16 });
         self
     }
 

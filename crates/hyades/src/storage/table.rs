@@ -16,6 +16,7 @@ use super::record::{Record, word};
 use super::schema::{MAX_KEY_BYTES, PrimaryKind, Schema};
 use super::secondary::{IndexEntry, Secondary};
 use super::short_rows::ShortRows;
+use super::sums::{SumBudget, TableSums};
 use super::tid::Tid;
 use super::usage::UsageCell;
 use super::value::{Type, Value};
@@ -26,6 +27,7 @@ use hyades_index::{
 };
 use hyades_platform::reclaim::{Guard, retire};
 use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// The last pointer to a retired object, sent to the thread that frees it.
@@ -73,6 +75,8 @@ pub struct TableData<S: Stamp> {
     pub partitions: TablePartitions,
     /// The rows that replay has left. Added to by the threads of the replay when they end.
     pub replayed: UsageCell,
+    /// The sum index, see [`Schema::sum`].
+    pub sums: Option<TableSums<S>>,
     /// See [`Schema::growing_rows`].
     growing_rows: bool,
     primary: Primary<S>,
@@ -138,9 +142,13 @@ impl<S: Stamp> TableData<S> {
             PrimaryKind::Ordered => Primary::Ordered(OrderedIndex::new(shape(key_bytes))),
         };
         let indexed = secondaries.iter().fold(0, |set, s| set | s.column_set);
+        let short = ShortRows::new(schema, number);
+        let in_record = short.as_ref().map_or(&layout, |short| &short.layout);
+        let sums = TableSums::new(schema, in_record, secret);
         TableData {
             layout,
-            short: ShortRows::new(schema, number),
+            short,
+            sums,
             origin: Origin::BY_HAND,
             log_id,
             keyless,
@@ -153,6 +161,14 @@ impl<S: Stamp> TableData<S> {
             primary,
             kept: KeptTree::new(key_bytes),
         }
+    }
+
+    /// Lets the tables of a database share the memory of sums.
+    pub fn with_sum_budget(mut self, budget: &Arc<SumBudget>) -> Self {
+        if let Some(sums) = &mut self.sums {
+            sums.share_budget(budget.clone());
+        }
+        self
     }
 
     /// Sets which builder declared the table: handles of other builders do not fit.

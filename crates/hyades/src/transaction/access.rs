@@ -2,6 +2,7 @@
 //! bulk load share; [`Transaction`] is its convenient form.
 
 use super::key::Key;
+use super::scan::Scan;
 use super::walk::{WalkStep, Walked};
 use crate::error::Abort;
 use crate::storage::origin::Origin;
@@ -11,7 +12,6 @@ use crate::storage::row::Row;
 use crate::storage::schema::{Columns, Set};
 use crate::storage::value::Value;
 use std::fmt;
-use std::ops::Bound;
 
 /// The handle of a table, as returned by [`Builder::table`](crate::Builder::table). The handle is
 /// for the database that this builder opens: every other database refuses it with
@@ -125,6 +125,28 @@ pub trait Access {
         // An access without an index to walk.
         let _ = (table, step);
         Err(Abort::NotInCall)
+    }
+    /// Returns the sum over the rows of a prefix, see [`Transaction::sum`].
+    fn sum(
+        &self,
+        table: Table,
+        prefix: &[Value<'_>],
+        before: Option<&[Value<'_>]>,
+    ) -> Result<u64, Abort> {
+        // An access without sums.
+        let _ = (table, prefix, before);
+        Err(Abort::UnknownHandle)
+    }
+    /// Returns the row with an element of a prefix, see [`Transaction::select`].
+    fn select<'a>(
+        &'a self,
+        table: Table,
+        prefix: &[Value<'_>],
+        n: u64,
+    ) -> Result<Option<(Row<'a>, u64)>, Abort> {
+        // An access without sums.
+        let _ = (table, prefix, n);
+        Err(Abort::UnknownHandle)
     }
     /// States which partitions the transaction will access, see [`Transaction::hold`].
     fn hold(&self, partitions: Partitions) -> Result<(), Abort> {
@@ -357,6 +379,66 @@ impl<'t> Transaction<'t> {
         Scan::new(self.0, table, Some(index))
     }
 
+    /// Returns the sum of the column declared by [`Schema::sum`](crate::Schema::sum), over all rows
+    /// whose key begins with `prefix`, or over the rows below the key `before`, perhaps a prefix of
+    /// a key. From the second call on, under the concurrency controls `Silo` and `NoWait`, there is
+    /// no scan: a transaction that has read a sum conflicts only with transactions that change one
+    /// of the counts, or the set of rows. Sums wrap around at 2^64.
+    ///
+    /// # Errors
+    /// [`Abort::UnknownHandle`] if the table declares no sum.
+    ///
+    /// ```
+    /// use hyades::{Column, Database, Schema, Type};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let dir = dir.path();
+    /// let mut builder = Database::builder();
+    /// let pages = builder.table(
+    ///     Schema::new("pages")
+    ///         .column("book", Type::U64)
+    ///         .column("page", Type::U32)
+    ///         .column("words", Type::U32)
+    ///         .primary_key(&["book", "page"])
+    ///         .sum("words", 1),
+    /// );
+    /// let db = builder.open(dir)?;
+    /// db.transact(|tx| {
+    ///     for page in 0..100u32 {
+    ///         tx.insert(pages, &[7u64.into(), page.into(), 300u32.into()])?;
+    ///     }
+    ///     assert_eq!(tx.sum(pages, 7u64, None)?, 30_000);
+    ///     assert_eq!(tx.sum(pages, 7u64, Some(&[7u64.into(), 10u32.into()]))?, 3_000);
+    ///     // The page with word 3,100, and the number of words before the page.
+    ///     let (page, before) = tx.select(pages, 7u64, 3_100)?.expect("there are more words");
+    ///     assert_eq!((page.get(Column::<u32>::at(1)), before), (10, 3_000));
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<_, Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn sum(
+        &self,
+        table: Table,
+        prefix: impl Key,
+        before: Option<&[Value<'_>]>,
+    ) -> Result<u64, Abort> {
+        prefix.with(|prefix| self.0.sum(table, prefix, before))
+    }
+
+    /// Returns the row in which element `n` lies, counted from 0, if each row below `prefix` holds
+    /// as many elements as the column of [`Transaction::sum`] says; and the sum of the rows before.
+    /// The row is read like any row. `None` if there are no more than `n` elements.
+    ///
+    /// # Errors
+    /// As [`Transaction::sum`].
+    pub fn select(
+        &self,
+        table: Table,
+        prefix: impl Key,
+        n: u64,
+    ) -> Result<Option<(Row<'t>, u64)>, Abort> {
+        prefix.with(|prefix| self.0.select(table, prefix, n))
+    }
+
     /// States which partitions the transaction will access. Where transactions take turns in
     /// partitions (`partitioned` in the crate `hyades-schemes`) the transaction waits until it
     /// holds all of them, if it holds none yet; otherwise the transaction takes the free ones, or
@@ -391,130 +473,5 @@ impl<'t> Transaction<'t> {
     /// Returns a random number from the transaction's seed; the same at replay.
     pub fn random(&self) -> u64 {
         self.0.random()
-    }
-}
-
-/// A scan to be configured; [`Scan::rows`] runs it. Bounds are prefixes of the index's columns.
-pub struct Scan<'t, 'k> {
-    access: &'t dyn Access,
-    table: Table,
-    index: Option<Index>,
-    lower: Bound<&'k [Value<'k>]>,
-    upper: Bound<&'k [Value<'k>]>,
-    descending: bool,
-    limit: usize,
-    columns: Columns,
-}
-
-impl<'t, 'k> Scan<'t, 'k> {
-    fn new(access: &'t dyn Access, table: Table, index: Option<Index>) -> Self {
-        Scan {
-            access,
-            table,
-            index,
-            lower: Bound::Unbounded,
-            upper: Bound::Unbounded,
-            descending: false,
-            limit: usize::MAX,
-            columns: Columns::ALL,
-        }
-    }
-
-    /// Restricts the scan to keys that start with these values.
-    pub fn prefix(mut self, key: &'k [Value<'k>]) -> Self {
-        self.lower = Bound::Included(key);
-        self.upper = Bound::Included(key);
-        self
-    }
-
-    /// Keys at or above these values.
-    pub fn from(mut self, key: &'k [Value<'k>]) -> Self {
-        self.lower = Bound::Included(key);
-        self
-    }
-
-    /// Keys above every key that starts with these values.
-    pub fn after(mut self, key: &'k [Value<'k>]) -> Self {
-        self.lower = Bound::Excluded(key);
-        self
-    }
-
-    /// Keys up to and including the keys that start with these values.
-    pub fn to(mut self, key: &'k [Value<'k>]) -> Self {
-        self.upper = Bound::Included(key);
-        self
-    }
-
-    /// Keys below these values.
-    pub fn before(mut self, key: &'k [Value<'k>]) -> Self {
-        self.upper = Bound::Excluded(key);
-        self
-    }
-
-    /// In descending order of keys.
-    pub fn descending(mut self) -> Self {
-        self.descending = true;
-        self
-    }
-
-    /// At most `n` rows.
-    pub fn limit(mut self, n: usize) -> Self {
-        self.limit = n;
-        self
-    }
-
-    /// Reads only these columns.
-    pub fn columns(mut self, columns: Columns) -> Self {
-        self.columns = columns;
-        self
-    }
-
-    /// Runs the scan and returns its rows in order. The range is protected against phantoms until
-    /// the transaction commits.
-    pub fn rows(self) -> Result<&'t [Row<'t>], Abort> {
-        self.access.scan(self.table, self.index, &self.range(), self.columns)
-    }
-
-    /// Announces that the scan will run soon, or that rows will be inserted where the scan would
-    /// begin, without running the scan. A hint: affects only speed. The index is descended level by
-    /// level while the transaction does other work, and the memory accesses of several announced
-    /// descents overlap.
-    ///
-    /// ```
-    /// # use hyades::{Abort, Column, Database, Schema, Type};
-    /// # let dir = tempfile::tempdir()?;
-    /// # let dir = dir.path();
-    /// # const NEXT: Column<i64> = Column::at(1);
-    /// # let mut builder = Database::builder();
-    /// # let queues = builder.table(
-    /// #     Schema::new("queues").column("id", Type::I64).column("next", Type::I64)
-    /// #         .primary_key(&["id"]).hash());
-    /// # let messages = builder.table(
-    /// #     Schema::new("messages").column("queue", Type::I64).column("n", Type::I64)
-    /// #         .primary_key(&["queue", "n"]));
-    /// # let db = builder.open(dir)?;
-    /// # let queue = 7i64;
-    /// # db.transact(|tx| Ok(tx.insert(queues, &[queue.into(), 1i64.into()])?))?;
-    /// db.transact(|tx| {
-    ///     // The new message comes behind the last one of its queue.
-    ///     tx.scan(messages).prefix(&[queue.into()]).descending().prefetch();
-    ///     let n = tx.get(queues, queue)?.map_or(0, |row| row.get(NEXT));
-    ///     tx.update(queues, queue, &[NEXT.set(n + 1)])?;
-    ///     tx.insert(messages, &[queue.into(), n.into()])?;
-    ///     Ok(())
-    /// })?;
-    /// # Ok::<_, Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn prefetch(self) {
-        self.access.prefetch_range(self.table, self.index, &self.range());
-    }
-
-    fn range(&self) -> Range<'k> {
-        Range {
-            lower: self.lower,
-            upper: self.upper,
-            descending: self.descending,
-            limit: self.limit,
-        }
     }
 }

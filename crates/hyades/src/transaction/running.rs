@@ -12,6 +12,7 @@ use crate::logging::write::Pending;
 use crate::storage::descents::IndexPositions;
 use crate::storage::gap::Gap;
 use crate::storage::key::{KeyBytes, same};
+use crate::storage::layout::Layout;
 use crate::storage::partition::Partitions;
 use crate::storage::range::Range;
 use crate::storage::record::Record;
@@ -188,17 +189,39 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
         record: &'s Rec<C, P>,
         columns: Columns,
     ) -> Result<Option<Row<'s>>, Abort> {
-        let row = |layout, part: RowPart<'s>| Row {
+        if let Some(at) = C::own_write(state, record) {
+            let own = state.own_row(at, table)?;
+            let row = |bytes| Self::row(table, record, &table.layout, RowPart::first(bytes));
+            return Ok(own.map(row));
+        }
+        self.read_committed(state, table, record, columns)
+    }
+
+    #[inline(always)]
+    fn row(
+        table: &'s Tables<C, P>,
+        record: &'s Rec<C, P>,
+        layout: &'s Layout,
+        part: RowPart<'s>,
+    ) -> Row<'s> {
+        Row {
             layout,
             bytes: part.bytes,
             base: part.base,
             window_nulls: part.nulls,
             row_id: if table.keyless { row_id(record.key()) } else { 0 },
-        };
-        if let Some(at) = C::own_write(state, record) {
-            let own = state.own_row(at, table)?;
-            return Ok(own.map(|bytes| row(&table.layout, RowPart::first(bytes))));
         }
+    }
+
+    /// Reads the columns of a row as committed, whatever this transaction has written.
+    #[inline(always)]
+    pub(super) fn read_committed(
+        &self,
+        state: &mut TxnState<'s, C, P>,
+        table: &'s Tables<C, P>,
+        record: &'s Rec<C, P>,
+        columns: Columns,
+    ) -> Result<Option<Row<'s>>, Abort> {
         let arena = state.arena;
         let (window, layout) = (window(table, columns), table.layout_read(columns));
         let read = self.control.read(self.engine, state, table.layout.table, record, || {
@@ -213,7 +236,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
             VisibleRow::Older(bytes) => RowPart::first(bytes),
             VisibleRow::Absent => return Ok(None),
         };
-        Ok(Some(row(layout, part)))
+        Ok(Some(Self::row(table, record, layout, part)))
     }
 
     /// Reads a whole row, in encoded form. The row is the transaction's own, locked, or added to
@@ -410,6 +433,24 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Access for Running<'s, C,
 
     fn walk<'a>(&'a self, table: Table, step: &WalkStep<'_>) -> Result<Walked<'a>, Abort> {
         self.guarded(|state| self.walk_rows(state, table, step))
+    }
+
+    fn sum(
+        &self,
+        table: Table,
+        prefix: &[Value<'_>],
+        before: Option<&[Value<'_>]>,
+    ) -> Result<u64, Abort> {
+        self.guarded(|state| self.sum_rows(state, table, prefix, before))
+    }
+
+    fn select<'a>(
+        &'a self,
+        table: Table,
+        prefix: &[Value<'_>],
+        n: u64,
+    ) -> Result<Option<(Row<'a>, u64)>, Abort> {
+        self.guarded(|state| self.select_row(state, table, prefix, n))
     }
 
     fn hold(&self, partitions: Partitions) -> Result<(), Abort> {

@@ -74,14 +74,24 @@ impl SteppedDb {
         streams: usize,
         epoch: Duration,
     ) -> SteppedDb {
+        let builder =
+            builder(protocol, concurrency, streams).log_settings(|log| log.epoch = Some(epoch));
+        SteppedDb::of(builder, (protocol, concurrency), streams)
+    }
+
+    /// A database of a [`builder`] with further declarations.
+    pub fn of(
+        builder: hyades::Builder,
+        (protocol, concurrency): (Protocol, Concurrency),
+        streams: usize,
+    ) -> SteppedDb {
         let dir = directory();
         let options = PowerCutOptions { seed: 1, early_sectors: 0.0, lying_sync: false };
         let device = PowerCutDevice::new(options);
-        let db = builder(protocol, concurrency, streams)
+        let db = builder
             .log_settings(|log| {
                 log.device = Some(Arc::new(device.clone()) as Arc<dyn Device>);
                 log.research.stepped = true;
-                log.epoch = Some(epoch);
             })
             .open(dir.path())
             .unwrap();

@@ -16,6 +16,7 @@ pub mod late;
 pub mod multiversion;
 pub mod ordering;
 pub mod partitions;
+pub mod sums;
 pub mod watched;
 
 use hyades::{

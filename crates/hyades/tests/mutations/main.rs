@@ -9,3 +9,4 @@ mod checkpoint;
 mod hekaton;
 mod session_order;
 mod snapshot;
+mod sums;
