@@ -161,58 +161,24 @@ impl<'t> BlockTable<'t> {
         }
     }
 
-    /// The block with the element of a rank, and the rank of the block's first element. The walk
-    /// leads from `start`, or from the first block: `start` should be near.
-    pub fn of_rank(
-        &self,
-        run: u64,
-        start: Option<Block<'t>>,
-        rank: usize,
-    ) -> Result<(Block<'t>, usize), Abort> {
-        let (mut block, mut begin) = match start {
-            Some(block) => (block, self.count(run, Some(block.low))?),
-            None => (*self.next(run, WalkFrom::First, 1)?.first().ok_or(Abort::Conflict)?, 0),
-        };
-        let mut step = 2;
-        while rank < begin {
-            let page = self.previous(run, Some(block.low), step)?;
-            // Blocks that do not add up are a torn view.
-            block = *page.first().ok_or(Abort::Conflict)?;
-            for before in page {
-                if rank < begin {
-                    (block, begin) =
-                        (before, begin.checked_sub(before.count).ok_or(Abort::Conflict)?);
-                }
-            }
-            step = (2 * step).min(PAGE);
-        }
-        while rank >= begin + block.count {
-            let page = self.next(run, WalkFrom::Behind(block.low), step)?;
-            if page.is_empty() {
-                return Err(Abort::Conflict);
-            }
-            for next in page {
-                if rank >= begin + block.count {
-                    (block, begin) = (next, begin + block.count);
-                }
-            }
-            step = (2 * step).min(PAGE);
-        }
-        Ok((block, begin))
+    /// The block with the element of a rank, and the rank of the block's first element.
+    pub fn of_rank(&self, run: u64, rank: usize) -> Result<(Block<'t>, usize), Abort> {
+        self.context.check_copied()?;
+        let found = self.tx.select(self.context.tables.blocks, run, rank as u64)?;
+        // Blocks that do not add up are a torn view.
+        let (row, begin) = found.ok_or(Abort::Conflict)?;
+        Ok((self.block(&row), begin as usize))
     }
 
     /// The number of elements in a run, or in its blocks before a low key, counted without reading
-    /// elements.
+    /// elements: from the sums that the database keeps, or block by block.
     pub fn count(&self, run: u64, before: Option<&[u8]>) -> Result<usize, Abort> {
         self.context.check_copied()?;
-        let of_run = [run.into()];
-        let scan = self.tx.scan(self.context.tables.blocks).prefix(&of_run).columns(COUNT.only());
-        let rows = match before {
-            None => scan.rows()?,
-            Some(low) => scan.before(&[run.into(), low.into()]).rows()?,
-        };
-        self.context.count_read_bytes(0, rows.len() * size_of::<u32>());
-        Ok(rows.iter().map(|row| row.get(COUNT) as usize).sum())
+        let before = before.map(|low| [run.into(), low.into()]);
+        let blocks = self.context.tables.blocks;
+        let sum = self.tx.sum(blocks, run, before.as_ref().map(|key| &key[..]))?;
+        self.context.count_read_bytes(0, size_of::<u64>());
+        Ok(sum as usize)
     }
 
     /// Where each block of a run begins, and how many elements it has, without reading elements.

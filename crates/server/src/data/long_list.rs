@@ -374,15 +374,7 @@ impl<'t: 'a, 'a> LongList<'t, 'a> {
 
     /// The block with a place between the ends, and the place of the block's first element.
     fn block_of(&self, place: usize) -> Result<(Block<'t>, usize), Abort> {
-        let rank = place - self.ends[0].len();
-        let ends = (self.end_block(End::Left, None)?, self.end_block(End::Right, None)?);
-        let (Some(first), Some(last)) = ends else { return Err(Abort::Conflict) };
-        let (low, high) = (number_of(&first)?, number_of(&last)?);
-        let width = u128::from(high.checked_sub(low).ok_or(Abort::Conflict)?) + 1;
-        // Blocks have about equal numbers of elements.
-        let guess = low + (width * rank as u128 / self.middle() as u128) as u64;
-        let start = self.table.at(self.run(), &guess.to_be_bytes())?;
-        let (block, begin) = self.table.of_rank(self.run(), start, rank)?;
+        let (block, begin) = self.table.of_rank(self.run(), place - self.ends[0].len())?;
         Ok((block, begin + self.ends[0].len()))
     }
 

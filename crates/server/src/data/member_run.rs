@@ -3,7 +3,7 @@
 
 use super::blocks::{Block, BlockTable, LONGEST_LOW, PAGE, WalkFrom, block_bytes, divide_grown};
 use super::keyspace::Stop;
-use super::member_hash::{PLACE_BYTES, PLACES, place, place_bytes, place_of};
+use super::member_hash::{PLACE_BYTES, place, place_bytes, place_of};
 use super::member_values::{EditedMember, Member, MemberValues};
 use super::packed;
 use hyades::Abort;
@@ -350,22 +350,6 @@ impl<'t> MemberRun<'t> {
         Ok(self.table.count(self.number, Some(block.low))? + before)
     }
 
-    /// The block with the member of a rank below `total`, and the rank of the block's first member.
-    fn block_of_rank(&self, rank: usize, total: usize) -> Result<(Block<'t>, usize), Abort> {
-        let first = match self.order {
-            // Hashes are spread evenly: the guess is some blocks off at most.
-            MemberOrder::Hashed(_) => {
-                let place = (u128::from(PLACES) * rank as u128 / total as u128) as u64;
-                self.table.at(self.number, &place_bytes(place))?
-            }
-            MemberOrder::Sorted if rank >= total / 2 => {
-                self.table.previous(self.number, None, 1)?.first().copied()
-            }
-            MemberOrder::Sorted => None,
-        };
-        self.table.of_rank(self.number, first, rank)
-    }
-
     /// The members of these ranks, each below `total`, the number of members; in the order given.
     pub fn of_ranks(&self, ranks: &[usize], total: usize) -> Result<Vec<Member<'t>>, Abort> {
         let picked = |all: &[Member<'t>], at: usize| all.get(at).copied().ok_or(Abort::Conflict);
@@ -373,33 +357,19 @@ impl<'t> MemberRun<'t> {
             let all = self.all()?;
             return ranks.iter().map(|rank| picked(&all, *rank)).collect();
         }
-        match ranks {
-            [] => return Ok(Vec::new()),
-            [rank] => {
-                let (block, begin) = self.block_of_rank(*rank, total)?;
-                return Ok(vec![picked(&self.members(block.body)?, rank - begin)?]);
-            }
-            _ => {}
-        }
-        // One pass over the counts of all blocks, instead of one for each rank.
+        // In order: the ranks of a block are next to each other.
         let mut order: Vec<usize> = (0..ranks.len()).collect();
         order.sort_by_key(|at| ranks[*at]);
         let none: Member<'t> = (&[], &[]);
-        let (mut found, mut rest, mut begin) = (vec![none; ranks.len()], &order[..], 0);
-        for (low, count) in self.table.counts(self.number)? {
-            let end = begin + count;
-            let (here, behind) = rest.split_at(rest.partition_point(|at| ranks[*at] < end));
-            if !here.is_empty() {
-                let block = self.table.at(self.number, low)?.ok_or(Abort::Conflict)?;
-                let all = self.members(block.body)?;
-                for at in here {
-                    found[*at] = picked(&all, ranks[*at] - begin)?;
-                }
+        let (mut found, mut all, mut begin) = (vec![none; ranks.len()], Vec::new(), 0);
+        for at in order {
+            if ranks[at] >= begin + all.len() {
+                let (block, first) = self.table.of_rank(self.number, ranks[at])?;
+                (all, begin) = (self.members(block.body)?, first);
             }
-            (rest, begin) = (behind, end);
+            found[at] = picked(&all, ranks[at] - begin)?;
         }
-        // Blocks that do not add up are a torn view.
-        if rest.is_empty() { Ok(found) } else { Err(Abort::Conflict) }
+        Ok(found)
     }
 
     /// The members from a rank on, `count` at most, of a sorted run with `total` members.
@@ -408,7 +378,7 @@ impl<'t> MemberRun<'t> {
         if from >= total || count == 0 {
             return Ok(found);
         }
-        let (block, begin) = self.block_of_rank(from, total)?;
+        let (block, begin) = self.table.of_rank(self.number, from)?;
         self.ascend(Some(block), |(member, position)| {
             if begin + position >= from {
                 found.push(member);

@@ -78,6 +78,7 @@ impl Tables {
             .column("count", Type::U32)
             .column("body", Type::Bytes)
             .primary_key(&["run", "low"])
+            .sum("count", 1)
             .growing_rows()
             .key_once();
         // Ordered, so that all chunks of a string are found, whatever their places.
