@@ -1,5 +1,5 @@
-//! The beginning and the end of an attempt: a running transaction borrows some parts of its session,
-//! the end needs the others.
+//! The beginning and the end of an attempt: a running transaction borrows some parts of its
+//! session, the end needs the others.
 
 use super::EngineSession;
 use super::enter;

@@ -128,7 +128,7 @@ impl<C: Commits<P>, P: LoggingProtocol> AnyOpenTransaction for Open<'_, C, P> {
 impl<C: Commits<P>, P: LoggingProtocol> Drop for Open<'_, C, P> {
     /// Rolls back a transaction that was not ended.
     fn drop(&mut self) {
-        // Nobody is told what the transaction has read: its outcome does not matter.
+        // No caller learns what the transaction has read: the outcome does not matter.
         let _ = self.end(Verdict::Abandon, &mut Answer::default());
     }
 }

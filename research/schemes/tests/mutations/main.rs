@@ -1,5 +1,5 @@
-//! Mutation tests: each rule of the schemes, broken on purpose, is noticed. The broken rule is global
-//! to the process, so one test runs at a time.
+//! Mutation tests: each rule of the schemes, broken on purpose, is noticed. The broken rule is
+//! global to the process, so one test runs at a time.
 #![allow(missing_docs)]
 
 #[path = "../../../../crates/hyades/tests/common/mod.rs"]
