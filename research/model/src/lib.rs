@@ -45,6 +45,7 @@ pub mod plover;
 pub mod poplar;
 pub mod predecessors;
 pub mod replaying;
+pub mod replication;
 pub mod session_order;
 pub mod silo_r;
 pub mod snapshots;
@@ -90,6 +91,7 @@ pub fn cases() -> Vec<Case> {
         arrival::cases,
         session_order::cases,
         sums::cases,
+        replication::lane::cases,
     ];
     let mut all: Vec<Case> = models.into_iter().flat_map(|cases| cases()).collect();
     let place = |case: &Case| ITEMS.iter().position(|item| *item == case.item);
@@ -134,4 +136,5 @@ pub const ITEMS: &[&str] = &[
     "Arrival",
     "Session order",
     "Sums",
+    "Replicated lane",
 ];

@@ -163,6 +163,7 @@ pub const CRATES: &[CrateRooms] = &[
                 "poplar",
                 "predecessors",
                 "replaying",
+                "replication",
                 "session_order",
                 "silo_r",
                 "snapshots",
