@@ -68,6 +68,11 @@ mutations! {
     AdoptedUnread "adopted-unread",
     /// The frontier is raised before a batch is written and synced.
     AckBeforeSync "ack-before-sync",
+    /// A position counts as durable once it is in the file, though the remote may not have it.
+    RaiseAtLocalSync "raise-at-local-sync",
+    /// The writer of a lane whose message was refused sends again without a look for a later
+    /// incarnation.
+    BlindResume "blind-resume",
     /// A failed sync is retried, and trusted if the retry succeeds.
     RetryFailedSync "retry-failed-sync",
     /// An optimistic transaction does not validate the rows read.

@@ -1,5 +1,6 @@
 //! The errors of the log, with messages for users.
 
+use crate::remote::RemoteEnded;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -61,6 +62,8 @@ pub enum Error {
     Writers(usize),
     /// The log is poisoned or closed.
     Poisoned(Poisoned),
+    /// The remote stores no more.
+    Remote(RemoteEnded),
 }
 
 impl Error {
@@ -109,6 +112,7 @@ impl fmt::Display for Error {
                 "all {places} writers of the log are in use, one for each session: drop one"
             ),
             Self::Poisoned(poisoned) => poisoned.fmt(f),
+            Self::Remote(ended) => ended.fmt(f),
         }
     }
 }
@@ -120,6 +124,7 @@ impl std::error::Error for Error {
             | Self::ReadOnly { source, .. }
             | Self::NotReplaced { source, .. } => Some(source),
             Self::Poisoned(poisoned) => Some(poisoned),
+            Self::Remote(ended) => Some(ended),
             _ => None,
         }
     }

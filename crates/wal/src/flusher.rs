@@ -1,9 +1,11 @@
 //! The flusher of a stream: a thread that writes what is filled, syncs it and raises the frontier.
 
+mod batch;
+
 use crate::Lsn;
 use crate::error::Error;
 use crate::format::{self, BATCH_HEADER, BatchHeader, SegmentHeader};
-use crate::frame::{self, FrameKind, MAX_HEAD};
+use crate::frame::{self, FrameKind};
 use crate::log::Shared;
 use crate::segment::Prepared;
 use crate::stream::{FLUSHER_SLOT, Stream};
@@ -18,8 +20,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// The most bytes of frames in a batch: larger ones gain no throughput, and delay the writers that
-/// wait for room.
+/// The most bytes of frames in a batch without a remote: larger ones gain no throughput, and delay
+/// the writers that wait for room.
 const MAX_BATCH: u64 = 2 << 20;
 /// The least time between the beginnings of a busy flusher's batches, unless a thread waits for it:
 /// it collects work rather than take processor time from the threads that produce it. A flusher
@@ -83,6 +85,9 @@ pub(crate) struct Flusher {
     idle_since_work: u32,
     flushed_at_ns: u64,
     batch_began_ns: u64,
+    /// The end of a batch that is in the file, and not yet known as stored by the remote. In a
+    /// stepped log alone, whose thread does not wait.
+    under_way: Option<Lsn>,
 }
 
 impl Flusher {
@@ -111,6 +116,7 @@ impl Flusher {
             idle_since_work: 0,
             flushed_at_ns: 0,
             batch_began_ns: 0,
+            under_way: None,
         };
         flusher.supply.ask();
         flusher
@@ -122,6 +128,9 @@ impl Flusher {
 
     /// Flushes one batch; false if there is nothing to flush.
     pub(crate) fn step(&mut self) -> Result<bool, Error> {
+        if let Some(to) = self.under_way {
+            return self.store(to);
+        }
         let durable = self.shared.frontier.durable(self.lane);
         self.own_frames(durable);
         let cut = self.stream().order.cut(durable);
@@ -129,7 +138,7 @@ impl Flusher {
             return Ok(false);
         }
         self.flush(durable, cut)?;
-        Ok(true)
+        Ok(self.under_way.is_none())
     }
 
     /// The wanted marks as last read, and the time to wait before the next try to state a mark.
@@ -170,7 +179,7 @@ impl Flusher {
         }
         self.idle_since_work = 0;
         let started = clock::monotonic_ns();
-        self.stream().pace.begin(started, (cut - durable).min(MAX_BATCH));
+        self.stream().pace.begin(started, (cut - durable).min(self.max_batch()));
         let to = self.flush(durable, cut)?;
         let ended = clock::monotonic_ns();
         self.stream().pace.end(ended);
@@ -326,95 +335,6 @@ impl Flusher {
         {
             listener.wait(Some(nap));
         }
-    }
-
-    /// Writes and syncs one batch of [durable, cut), as much as fits. Returns its end.
-    fn flush(&mut self, durable: Lsn, cut: Lsn) -> Result<Lsn, Error> {
-        // A writer leaves a reservation unfilled only after it saw that the log has stopped. If the
-        // cut passed such a reservation, the flusher read a later store of that writer, so the stop
-        // is visible here. From here on, everything below the cut is filled.
-        if let Some(poisoned) = self.shared.frontier.poisoned() {
-            return Err(poisoned.into());
-        }
-        let to = self.fitting(durable, cut)?;
-        debug_assert!(
-            durable < to && to <= cut,
-            "a batch up to {to}, but {durable} is durable and {cut} filled"
-        );
-        let started = clock::monotonic_ns();
-        if broken!(AckBeforeSync) {
-            self.shared.frontier.raise(self.lane, to, None);
-        }
-        let written = self.write(durable, to)?;
-        let written_ns = clock::monotonic_ns();
-        let path = &self.current.segment.path;
-        let mut synced = self.current.segment.file.sync_data();
-        if broken!(RetryFailedSync) {
-            synced = synced.or_else(|_| self.current.segment.file.sync_data());
-        }
-        synced.map_err(Error::io(path, "sync"))?;
-        // It may have stopped meanwhile: then nothing more is reported durable.
-        if let Some(poisoned) = self.shared.frontier.poisoned() {
-            return Err(poisoned.into());
-        }
-        let now = clock::monotonic_ns();
-        self.stream().count_batch(to - durable, written, now - started, now - written_ns);
-        self.flushed_at_ns = now;
-        let mut mark = None;
-        while let Some((_, m)) = self.heartbeats.pop_front_if(|(end, _)| *end <= to) {
-            mark = mark.max(Some(m));
-        }
-        {
-            let mut anchors = locked(&self.stream().anchors);
-            while anchors.get(1).is_some_and(|(end, _)| *end <= to) {
-                anchors.pop_front();
-            }
-        }
-        self.shared.frontier.raise(self.lane, to, mark);
-        Ok(to)
-    }
-
-    /// How far a batch from `durable` can go; rotates the segment if not even one frame fits.
-    fn fitting(&mut self, durable: Lsn, cut: Lsn) -> Result<Lsn, Error> {
-        loop {
-            let header = format::header_bytes(self.shared.options.block_bytes) as u64;
-            let offset = self.current.offset.max(header);
-            let room = self.current.segment.length.saturating_sub(offset + BATCH_HEADER as u64);
-            if cut - durable <= room.min(MAX_BATCH) {
-                return Ok(cut);
-            }
-            let limit = room.min(MAX_BATCH) as usize;
-            let fits = self.whole_frames(durable, cut, limit);
-            debug_assert!(fits <= limit, "{fits} bytes of frames in {limit}");
-            if fits > 0 {
-                return Ok(durable + fits as u64);
-            }
-            if offset == header && self.current.segment.length >= self.shared.options.segment_bytes
-            {
-                // Cannot happen: a payload is at most a quarter of a segment.
-                return Err(Error::Invalid("a frame is larger than a segment".into()));
-            }
-            self.rotate()?;
-        }
-    }
-
-    /// The total length of the whole frames from `durable` that fit into `limit`.
-    fn whole_frames(&self, durable: Lsn, cut: Lsn, limit: usize) -> usize {
-        // SAFETY: everything below the cut is filled and visible, as `flush` checked, and no frame
-        // is put more than one ring size above `durable`, so neither is the cut. Only this flusher
-        // raises the stream's durable position, which is `durable`, and no writer overwrites what
-        // is behind it.
-        let (a, b) = unsafe { self.stream().ring.slices(durable, cut) };
-        let length_at = |at: usize| {
-            let mut head = [0; MAX_HEAD];
-            let n = (a.len() + b.len()).saturating_sub(at).min(MAX_HEAD);
-            for (i, byte) in head[..n].iter_mut().enumerate() {
-                let at = at + i;
-                *byte = if at < a.len() { a[at] } else { b[at - a.len()] };
-            }
-            frame::peek_len(&head[..n])
-        };
-        format::whole_frames(length_at, limit)
     }
 
     fn rotate(&mut self) -> Result<(), Error> {

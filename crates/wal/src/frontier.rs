@@ -11,12 +11,14 @@ use crate::error::Poisoned;
 use crate::lane::{Lane, LaneKind};
 use crate::lsn_vector;
 use crate::poison::Poison;
+use crate::remote::Remote;
 use hyades_platform::callback::{self, OnDatabaseThread};
 use hyades_platform::event;
 use hyades_platform::event::Event;
 use hyades_platform::sync::{AtomicBool, AtomicU64, Mutex, Ordering, Padded, checker_fence};
 use hyades_platform::watermark::Watermark;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::task::Waker;
 
 #[derive(Debug)]
@@ -79,6 +81,8 @@ pub struct Frontier {
     lanes: Box<[Padded<FrontierSlot>]>,
     streams: usize,
     poison: Poison,
+    /// Ended when the log stops: flushers may be waiting for the remote.
+    remote: Option<Arc<dyn Remote>>,
     /// The number of panicked wakers. Written by the waking threads, read for metrics: Relaxed.
     panicked: AtomicU64,
 }
@@ -102,7 +106,14 @@ impl Frontier {
         // No number of the incarnation has been stated yet.
         let marks = std::iter::repeat_n(0, streams + 1);
         let lanes = starts.iter().copied().chain(marks).map(lane).collect();
-        Self { lanes, streams, poison: Poison::default(), panicked: AtomicU64::new(0) }
+        let (poison, panicked) = (Poison::default(), AtomicU64::new(0));
+        Self { lanes, streams, poison, remote: None, panicked }
+    }
+
+    /// Ends the remote, if any, when the log stops.
+    pub(crate) fn ending(mut self, remote: Option<Arc<dyn Remote>>) -> Self {
+        self.remote = remote;
+        self
     }
 
     /// The lane of a stream's mark.
@@ -328,6 +339,9 @@ impl Frontier {
     /// Stops the log for good and wakes all waiters.
     pub(crate) fn stop(&self, cause: &str) {
         self.poison.set(cause);
+        if let Some(remote) = &self.remote {
+            remote.end();
+        }
         for slot in &self.lanes {
             slot.durable.poke();
             self.wake_up_to(slot, u64::MAX);

@@ -229,7 +229,7 @@ impl Log {
             uuid,
             incarnation,
             streams: lanes.iter().enumerate().map(stream).collect(),
-            frontier: Frontier::new(&starts),
+            frontier: Frontier::new(&starts).ending(options.remote.clone()),
             max_payload: options.max_payload(),
             closing: AtomicBool::new(false),
             marks: OnceLock::new(),

@@ -4,6 +4,7 @@ use crate::error::Error;
 use crate::format::{self, BATCH_HEADER, LARGEST_BLOCK, LEAST_BLOCK};
 use crate::frame::{self, MAX_PAYLOAD};
 use crate::lsn_vector::MAX_LANES;
+use crate::remote::Remote;
 use hyades_platform::device::{Device, FileDevice};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -61,6 +62,9 @@ pub struct LogOptions {
     /// Writers reserve by compare-and-swap, in a loop, and not by an addition: to measure the gain
     /// of the addition.
     pub reserve_by_exchange: bool,
+    /// A replicated log, which stores every batch beside the files: a position counts as durable
+    /// once both have it.
+    pub remote: Option<Arc<dyn Remote>>,
     /// Starts no threads: [`Log::step`](crate::Log::step) flushes a stream. For simulation: a
     /// single thread does all work in a reproducible order.
     pub stepped: bool,
@@ -83,14 +87,20 @@ impl LogOptions {
             device: FileDevice::shared(),
             max_writers: 256,
             reserve_by_exchange: false,
+            remote: None,
             stepped: false,
         }
     }
 
     /// The largest payload of a frame under the options: a quarter of the buffer or of a segment,
-    /// at most 1 MiB.
+    /// at most 1 MiB, and no more than fits into a batch of the remote.
     pub fn max_payload(&self) -> usize {
-        (self.buffer_bytes / 4).min(self.segment_bytes as usize / 4).min(MAX_PAYLOAD)
+        let least = (self.buffer_bytes / 4).min(self.segment_bytes as usize / 4);
+        let remote = self
+            .remote
+            .as_ref()
+            .map_or(MAX_PAYLOAD, |remote| remote.max_batch_bytes().saturating_sub(frame::MAX_HEAD));
+        least.min(MAX_PAYLOAD).min(remote)
     }
 
     /// The size of an incarnation's first segments, in bytes.
@@ -144,6 +154,15 @@ impl LogOptions {
             return wrong(
                 "writers flush each record at once: set no interval between flushes".into(),
             );
+        }
+        if let Some(remote) = &self.remote {
+            if self.flushed_by_writers {
+                return wrong("writers that flush their records store nothing remotely".into());
+            }
+            let (bytes, least) = (remote.max_batch_bytes(), LEAST_BUFFER);
+            if bytes < least {
+                return wrong(format!("a remote takes {bytes} bytes at once: {least} are needed"));
+            }
         }
         if self.flush_fill_frames == Some(0) {
             return wrong("0 frames end an interval between flushes: choose 1 or more".into());

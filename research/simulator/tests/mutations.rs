@@ -118,6 +118,8 @@ fn is_seen_by_one_test(rule: Mutation) -> bool {
     // Only rot shows the fault, in the last write of a stream: `mutations/taurus_2016.rs` of the
     // engine.
     rule == Mutation::LeaveOutUnanchored
+        // Torture has no replicated log: `crates/replication/tests/lanes.rs`.
+        || matches!(rule, Mutation::RaiseAtLocalSync | Mutation::BlindResume)
         // The same, and `crates/hyades/tests/validation.rs`.
         || matches!(rule, Mutation::SkipGaps | Mutation::RethrowUnvalidated)
 }

@@ -38,6 +38,7 @@ const UNSAFE_FILES: &[&str] = &[
     "crates/platform/src/reclaim/tests.rs",
     "crates/wal/src/checksum.rs",
     "crates/wal/src/flusher.rs",
+    "crates/wal/src/flusher/batch.rs",
     "crates/wal/src/lsn_vector.rs",
     "crates/wal/src/order.rs",
     "crates/wal/src/ring.rs",

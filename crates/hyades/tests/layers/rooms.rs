@@ -89,6 +89,7 @@ pub const CRATES: &[CrateRooms] = &[
                 "lsn_vector",
                 "marks",
                 "order",
+                "remote",
                 "ring",
                 "stream_id",
                 "varint",
@@ -105,6 +106,11 @@ pub const CRATES: &[CrateRooms] = &[
             &["awaited", "commit_queue"],
             &["fuzzing"],
         ],
+    },
+    CrateRooms {
+        name: "replication",
+        largest_circle: 0,
+        layers: &[&["message", "service"], &["appender", "simulated"]],
     },
     CrateRooms { name: "derive", largest_circle: 0, layers: &[&["description"]] },
     CrateRooms {

@@ -1,0 +1,20 @@
+//! The log of a database on several machines: each stream of the log has a *lane* in a replicated
+//! log service, with the same bytes at the same positions.
+//!
+//! - [`service`]: what is asked of a log service, and a [`simulated`] service.
+//! - [`message`]: a batch of frames as a message of a lane, and the rule by which every reader of a
+//!   lane takes the same messages.
+//! - [`appender`]: the writer of the lanes, as the log's [`Remote`](hyades_wal::Remote).
+//!
+//! An acknowledged batch is in its lane before the first seal of a later incarnation, so every
+//! reader that ends the incarnation takes the batch: see `docs/protocols/replicated-lane.md`.
+#![forbid(unsafe_code)]
+
+pub mod appender;
+pub mod message;
+pub mod service;
+pub mod simulated;
+
+pub use appender::Appender;
+pub use message::{LaneReader, Message, MessageBody, Taken};
+pub use service::{LogService, Place, Reply, Request, RequestId};

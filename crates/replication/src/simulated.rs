@@ -1,0 +1,143 @@
+//! A log service in memory, for tests: requests and replies are late, lost and repeated as a seed
+//! says.
+
+use crate::service::{LogService, Place, Reply, Request, RequestId};
+use fastrand::Rng;
+use hyades_platform::sync::Unpoisoned;
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+/// How often the service misbehaves, as shares of requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Faults {
+    /// A request is lost, and silence is the answer.
+    pub lost_requests: f64,
+    /// A request is carried out, and silence is the answer.
+    pub lost_replies: f64,
+    /// A copy of a request is carried out later, whatever the answer.
+    pub late_copies: f64,
+    /// A look shows an earlier state of the lane.
+    pub old_looks: f64,
+    /// A question for an answer finds none yet.
+    pub delays: f64,
+}
+
+#[derive(Debug)]
+struct State {
+    rng: Rng,
+    lanes: Vec<Vec<Vec<u8>>>,
+    next: u64,
+    /// Requests that were not carried out, or whose answer was not taken.
+    replies: BTreeMap<RequestId, Reply>,
+    /// Copies of requests that will be carried out.
+    copies: Vec<Request>,
+}
+
+/// The service.
+#[derive(Debug)]
+pub struct SimulatedLog {
+    faults: Faults,
+    max_message_bytes: usize,
+    state: Mutex<State>,
+}
+
+impl State {
+    fn carry_out(&mut self, request: &Request, faults: Faults) -> Reply {
+        match request {
+            Request::Append { lane, after, message } => {
+                let lane = &mut self.lanes[*lane];
+                if after.is_some_and(|after| after.0 != lane.len() as u64) {
+                    return Reply::Refused;
+                }
+                lane.push(message.clone());
+                Reply::Appended(Place(lane.len() as u64))
+            }
+            Request::Read { lane, behind } => {
+                let lane = &self.lanes[*lane];
+                let from = behind.0 as usize;
+                let mut to = lane.len();
+                if self.rng.f64() < faults.old_looks {
+                    to = self.rng.usize(from..=to);
+                }
+                let numbered = (from..to).map(|at| (Place(at as u64 + 1), lane[at].clone()));
+                Reply::Messages(numbered.collect())
+            }
+        }
+    }
+
+    fn carry_out_a_copy(&mut self, faults: Faults) {
+        if !self.copies.is_empty() && self.rng.bool() {
+            let at = self.rng.usize(..self.copies.len());
+            let copy = self.copies.swap_remove(at);
+            self.carry_out(&copy, faults);
+        }
+    }
+}
+
+impl SimulatedLog {
+    /// A service with empty lanes.
+    pub fn new(lanes: usize, seed: u64, faults: Faults) -> Self {
+        SimulatedLog {
+            faults,
+            max_message_bytes: 64 << 10,
+            state: Mutex::new(State {
+                rng: Rng::with_seed(seed),
+                lanes: vec![Vec::new(); lanes],
+                next: 0,
+                replies: BTreeMap::new(),
+                copies: Vec::new(),
+            }),
+        }
+    }
+
+    /// The messages of a lane.
+    pub fn lane(&self, lane: usize) -> Vec<Vec<u8>> {
+        self.state.lock().unpoisoned().lanes[lane].clone()
+    }
+
+    /// Appends a message without a condition, at once.
+    pub fn put(&self, lane: usize, message: Vec<u8>) {
+        self.state.lock().unpoisoned().lanes[lane].push(message);
+    }
+
+    /// Carries out all copies of requests that are still under way.
+    pub fn settle(&self) {
+        let mut state = self.state.lock().unpoisoned();
+        while let Some(copy) = state.copies.pop() {
+            state.carry_out(&copy, self.faults);
+        }
+    }
+}
+
+impl LogService for SimulatedLog {
+    fn max_message_bytes(&self) -> usize {
+        self.max_message_bytes
+    }
+
+    fn begin(&self, request: Request) -> RequestId {
+        let (mut state, faults) = (self.state.lock().unpoisoned(), self.faults);
+        state.carry_out_a_copy(faults);
+        let id = RequestId(state.next);
+        state.next += 1;
+        if state.rng.f64() < faults.late_copies {
+            state.copies.push(request.clone());
+        }
+        let reply = if state.rng.f64() < faults.lost_requests {
+            Reply::Silence
+        } else {
+            let reply = state.carry_out(&request, faults);
+            if state.rng.f64() < faults.lost_replies { Reply::Silence } else { reply }
+        };
+        state.replies.insert(id, reply);
+        id
+    }
+
+    fn answer(&self, request: RequestId, wait: bool) -> Option<Reply> {
+        let mut state = self.state.lock().unpoisoned();
+        state.carry_out_a_copy(self.faults);
+        if !wait && state.rng.f64() < self.faults.delays {
+            return None;
+        }
+        state.replies.remove(&request)
+    }
+}

@@ -1,0 +1,63 @@
+//! A second place for the bytes of all streams beside the files: a replicated log.
+//!
+//! **The invariant.** With a remote the frontier of a stream is raised only once both places have
+//! the bytes: each position of the frontier is a position stored by the remote, so the acknowledged
+//! transactions, and the positions stated in anchors, survive the loss of the files.
+
+use crate::Lsn;
+use std::fmt;
+
+/// A second place for the bytes of all streams. One batch of a stream is under way at a time: after
+/// [`send`](Remote::send) the flusher asks [`stored`](Remote::stored) until the answer is given.
+pub trait Remote: fmt::Debug + Send + Sync {
+    /// The most bytes of frames in a batch.
+    fn max_batch_bytes(&self) -> usize;
+
+    /// Begins to store the frames of a stream from `start` on. Copies the frames; neither blocks
+    /// nor fails: [`stored`](Remote::stored) tells the outcome.
+    fn send(&self, stream: usize, start: Lsn, frames: [&[u8]; 2]);
+
+    /// Whether the batch under way is stored. `wait`: the call returns once there is an answer, or
+    /// after [`end`](Remote::end). `None`: there is no answer yet.
+    ///
+    /// # Errors
+    /// The batch will never be known as stored.
+    fn stored(&self, stream: usize, wait: bool) -> Option<Result<(), RemoteEnded>>;
+
+    /// The log has stopped: calls that wait return. Called at least once, possibly by a thread of
+    /// the log.
+    fn end(&self);
+}
+
+/// Why a remote stores no more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RemoteEnded {
+    /// Another process has taken the log over.
+    Fenced {
+        /// The incarnation of the other process.
+        by: u32,
+    },
+    /// The remote holds something else than was stored there.
+    Different(String),
+    /// [`Remote::end`] was called.
+    Stopped,
+}
+
+impl fmt::Display for RemoteEnded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RemoteEnded::Fenced { by } => write!(
+                f,
+                "another process has taken the database over, as incarnation {by} of the \
+                 replicated log: open the database again to follow that process"
+            ),
+            RemoteEnded::Different(what) => {
+                write!(f, "the replicated log is not the log that was written: {what}")
+            }
+            RemoteEnded::Stopped => f.write_str("the log was stopped"),
+        }
+    }
+}
+
+impl std::error::Error for RemoteEnded {}
