@@ -4,7 +4,7 @@
 //! in steps that interleave in every way, at timestamps as in the paper. Some transactions commit
 //! late: although rows read were overwritten. Three promises are checked: the histories are
 //! serializable; the log has the orders that replay relies on; and a cut between epochs is a prefix
-//! of the serial order. Left out: weak memory (loom, in `concurrency/timestamps.rs`), removal of
+//! of the serial order. Left out: weak memory (loom, in `timestamps.rs` of the schemes), removal of
 //! tombstones, and splits of leaves.
 
 mod cases;

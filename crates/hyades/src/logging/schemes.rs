@@ -2,9 +2,10 @@
 //! finds them by the names in manifests.
 
 use super::StampFormat;
+use hyades_platform::sync::Unpoisoned;
 use std::fmt;
 use std::hash::{Hash, Hasher};
-use std::sync::{PoisonError, RwLock};
+use std::sync::RwLock;
 
 /// A logging protocol of another crate, as settings name the protocol.
 pub struct PluggedProtocol {
@@ -44,7 +45,7 @@ impl<T> SchemeRegistry<T> {
 
     /// Adds what is not yet registered.
     pub fn add(&self, more: &[&'static T]) {
-        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.write().unpoisoned();
         for row in more {
             if !known.iter().any(|other| std::ptr::eq(*other, *row)) {
                 known.push(row);
@@ -53,11 +54,11 @@ impl<T> SchemeRegistry<T> {
     }
 
     pub fn all(&self) -> Vec<&'static T> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.read().unpoisoned().clone()
     }
 
     pub fn find(&self, wanted: impl Fn(&T) -> bool) -> Option<&'static T> {
-        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let known = self.0.read().unpoisoned();
         known.iter().copied().find(|row| wanted(row))
     }
 }
@@ -65,42 +66,30 @@ impl<T> SchemeRegistry<T> {
 pub(crate) static PROTOCOLS: SchemeRegistry<PluggedProtocol> = SchemeRegistry::new();
 pub(crate) static CONTROLS: SchemeRegistry<PluggedControl> = SchemeRegistry::new();
 
-impl fmt::Debug for PluggedProtocol {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name)
-    }
+/// A row stands for its name: the name is shown, compared and hashed.
+macro_rules! is_its_name {
+    ($row:ty) => {
+        impl fmt::Debug for $row {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.name)
+            }
+        }
+
+        impl PartialEq for $row {
+            fn eq(&self, other: &Self) -> bool {
+                self.name == other.name
+            }
+        }
+
+        impl Eq for $row {}
+
+        impl Hash for $row {
+            fn hash<H: Hasher>(&self, state: &mut H) {
+                self.name.hash(state);
+            }
+        }
+    };
 }
 
-impl PartialEq for PluggedProtocol {
-    fn eq(&self, other: &Self) -> bool {
-        self.name == other.name
-    }
-}
-
-impl Eq for PluggedProtocol {}
-
-impl Hash for PluggedProtocol {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.name.hash(state);
-    }
-}
-
-impl fmt::Debug for PluggedControl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name)
-    }
-}
-
-impl PartialEq for PluggedControl {
-    fn eq(&self, other: &Self) -> bool {
-        self.name == other.name
-    }
-}
-
-impl Eq for PluggedControl {}
-
-impl Hash for PluggedControl {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.name.hash(state);
-    }
-}
+is_its_name!(PluggedProtocol);
+is_its_name!(PluggedControl);

@@ -3,9 +3,9 @@
 //!
 //! In a log of only data records the graph only decides which records are live: images are applied
 //! by row version, in any order. If commands are in the log, a record is replayed after all records
-//! named in its list and all records covered by the anchor in effect (`logging/taurus_2016.rs`
-//! omits the names of the covered records). Nothing orders a writer after the readers of the
-//! overwritten versions: at replay, commands see the same versions as in their original runs
+//! named in its list and all records covered by the anchor in effect (`taurus_2016.rs` of the
+//! schemes omits the names of the covered records). Nothing orders a writer after the readers of
+//! the overwritten versions: at replay, commands see the same versions as in their original runs
 //! ([`crate::logging::versions`]).
 //!
 //! Progress: of the unsettled records, consider the record with the earliest frame reservation. All
