@@ -86,6 +86,7 @@ pub(crate) struct DatabaseInner {
     /// Calls that wait for threads of the database.
     pub posted: Arc<PostedCalls>,
     pub concurrency: Concurrency,
+    #[cfg_attr(not(feature = "research"), allow(dead_code))]
     pub data_only: bool,
     /// Each session keeps an order of its transactions.
     pub keeps_order: bool,

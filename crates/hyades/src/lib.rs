@@ -156,8 +156,8 @@ pub use transaction::access::{Index, Savepoint, Table, Transaction};
 pub use transaction::for_tests;
 pub use transaction::key::Key;
 pub use transaction::procedure::ProcedureId;
-#[cfg(feature = "research")]
 pub use transaction::scan::Scan;
+#[cfg(feature = "research")]
 pub use transaction::walk::WalkStep;
 pub use transaction::walk::{Walk, Walked};
 pub use transaction_id::TransactionId;
