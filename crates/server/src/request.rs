@@ -3,6 +3,7 @@
 use crate::catalogue::{self, names};
 use crate::config::RenamedCommands;
 use crate::resp::request::Arguments;
+use crate::script::only_reads;
 use smallvec::SmallVec;
 
 /// Where the arguments of a request are.
@@ -103,6 +104,14 @@ impl Request {
             true => names::grows(command, &self.arguments(input)),
             false => command.has(catalogue::DENY_OOM),
         }
+    }
+
+    /// Whether the request may change data, as its command says, or the first line of the script of
+    /// EVAL.
+    pub fn may_write(&self, input: &[u8]) -> bool {
+        let Some(command) = self.place.map(|at| &catalogue::all()[at]) else { return false };
+        let reads = || self.arguments(input).get(1).is_some_and(|body| only_reads(body));
+        command.writes() && !(command.name == "eval" && reads())
     }
 
     /// Whether no other thread runs the request, however many conflicts occur.

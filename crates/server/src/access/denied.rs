@@ -30,6 +30,33 @@ impl Reason {
     }
 }
 
+/// Where a refused command was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeniedIn {
+    /// A request of its own.
+    Request,
+    /// A transaction of MULTI.
+    Multi,
+    /// A script or a function.
+    Script,
+}
+
+impl DeniedIn {
+    /// In a transaction of MULTI, or not.
+    pub fn multi(is_in_multi: bool) -> DeniedIn {
+        if is_in_multi { DeniedIn::Multi } else { DeniedIn::Request }
+    }
+
+    /// The word in ACL LOG.
+    pub fn word(self) -> &'static str {
+        match self {
+            DeniedIn::Request => "toplevel",
+            DeniedIn::Multi => "multi",
+            DeniedIn::Script => "lua",
+        }
+    }
+}
+
 /// A refusal, possibly repeated.
 #[derive(Clone, Debug)]
 pub struct DeniedEntry {
@@ -37,8 +64,8 @@ pub struct DeniedEntry {
     pub count: u64,
     /// Why.
     pub reason: Reason,
-    /// In a transaction of MULTI.
-    pub in_multi: bool,
+    /// Where.
+    pub place: DeniedIn,
     /// The command, key or channel.
     pub object: Vec<u8>,
     /// The user.
@@ -73,7 +100,7 @@ impl DeniedLog {
         entry.object.truncate(MOST_OBJECT);
         let mut entries = self.entries.lock().unpoisoned();
         let is_equal = |known: &DeniedEntry| {
-            (known.reason, known.in_multi) == (entry.reason, entry.in_multi)
+            (known.reason, known.place) == (entry.reason, entry.place)
                 && known.object == entry.object
                 && known.user == entry.user
                 && (entry.at_ms - known.at_ms).abs() <= TOGETHER_MS

@@ -8,7 +8,7 @@ mod rules;
 mod throttle;
 mod users;
 
-pub use denied::{DeniedEntry, Reason};
+pub use denied::{DeniedEntry, DeniedIn, Reason};
 pub use rules::{Denied, Selector};
 pub use users::{DEFAULT, User, Users, hexadecimal, user_name};
 

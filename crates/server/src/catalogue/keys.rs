@@ -284,8 +284,11 @@ impl KeySpec {
             KeysFound::Counted { step } => {
                 let count = args.get(first).and_then(|count| number::integer(count));
                 let count = count.and_then(|count| usize::try_from(count).ok()).unwrap_or(0);
-                let places = (first + 1..args.len()).step_by(step as usize).take(count);
-                keys.extend(places.map(|at| (at, flags)));
+                let places = (first + 1..args.len()).step_by(step as usize);
+                // With fewer arguments the request is wrong, and has no keys.
+                if count <= places.len() {
+                    keys.extend(places.take(count).map(|at| (at, flags)));
+                }
             }
             KeysFound::Half | KeysFound::Unknown => {}
         }

@@ -161,7 +161,7 @@ impl Client {
         *self = Client::new(access, self.entry.clone());
         self.entry.database.store(0, Relaxed);
         self.entry.protocol.store(2, Relaxed);
-        self.entry.queued.store(-1, Relaxed);
+        self.entry.sizes.queued.store(-1, Relaxed);
         self.note_subscriptions();
         self.entry.is_kept.store(false, Relaxed);
         self.entry.touches_nothing.store(false, Relaxed);

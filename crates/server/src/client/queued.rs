@@ -1,7 +1,6 @@
 //! The commands queued by MULTI, in blocks of some hundred KiB: a growing queue moves none of its
 //! commands, and a dropped queue frees a few blocks, however many commands it has.
 
-use crate::catalogue;
 use crate::request::Request;
 
 /// Most commands of a block. A longer EXEC is not run on an event loop.
@@ -30,7 +29,7 @@ impl QueuedCommands {
     /// Adds a command, whose arguments may be in `input`.
     pub fn push(&mut self, request: Request, input: &[u8]) {
         self.count += 1;
-        self.writes |= request.place().is_some_and(|at| catalogue::all()[at].writes());
+        self.writes |= request.may_write(input);
         self.grows |= request.grows(input);
         let is_full = |block: &QueueBlock| {
             block.requests.len() >= MOST_COMMANDS || block.input.len() >= FULL_BYTES

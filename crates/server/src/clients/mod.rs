@@ -96,17 +96,8 @@ pub struct ClientEntry {
     pub database: AtomicU32,
     /// 2 or 3.
     pub protocol: AtomicU32,
-    /// Bytes received but not run yet; while a command on the connection or the server runs, with
-    /// the request's bytes.
-    pub input: AtomicU64,
-    /// Bytes of replies not sent yet.
-    pub output: AtomicU64,
-    /// Bytes of memory of the connection, with the commands queued by MULTI.
-    pub buffers: AtomicU64,
-    /// The number of watched keys.
-    pub watched: AtomicU32,
-    /// Commands queued by MULTI; -1 outside of it.
-    pub queued: AtomicI64,
+    /// What the connection holds.
+    pub sizes: ClientSizes,
     /// Names, and the last command.
     pub names: Mutex<ClientNames>,
     /// The client is to be disconnected.
@@ -137,6 +128,34 @@ pub struct ClientEntry {
     /// Messages published for the client.
     pub inbox: Inbox,
     calls: Arc<Calls>,
+}
+
+/// What a client's connection holds.
+#[derive(Debug)]
+pub struct ClientSizes {
+    /// Bytes received but not run yet; while a command on the connection or the server runs, with
+    /// the request's bytes.
+    pub input: AtomicU64,
+    /// Bytes of replies not sent yet.
+    pub output: AtomicU64,
+    /// Bytes of memory of the connection, with the commands queued by MULTI.
+    pub buffers: AtomicU64,
+    /// The number of watched keys.
+    pub watched: AtomicU32,
+    /// Commands queued by MULTI; -1 outside of it.
+    pub queued: AtomicI64,
+}
+
+impl Default for ClientSizes {
+    fn default() -> Self {
+        ClientSizes {
+            input: AtomicU64::new(0),
+            output: AtomicU64::new(0),
+            buffers: AtomicU64::new(0),
+            watched: AtomicU32::new(0),
+            queued: AtomicI64::new(-1),
+        }
+    }
 }
 
 /// Names of a client.
@@ -171,11 +190,7 @@ impl ClientEntry {
             active_ms: AtomicI64::new(now),
             database: AtomicU32::new(0),
             protocol: AtomicU32::new(2),
-            input: AtomicU64::new(0),
-            output: AtomicU64::new(0),
-            buffers: AtomicU64::new(0),
-            watched: AtomicU32::new(0),
-            queued: AtomicI64::new(-1),
+            sizes: ClientSizes::default(),
             names: Mutex::new(ClientNames { user: DEFAULT.to_string(), ..Default::default() }),
             is_killed: AtomicBool::new(false),
             is_over_limit: AtomicBool::new(false),
@@ -206,7 +221,7 @@ impl ClientEntry {
 
     /// The letters of CLIENT LIST.
     fn flags(&self) -> String {
-        let state = match self.queued.load(Relaxed) {
+        let state = match self.sizes.queued.load(Relaxed) {
             _ if self.is_monitor.load(Relaxed) => "O",
             _ if self.is_blocked.load(Relaxed) || self.is_paused.load(Relaxed) => "b",
             0.. => "x",
@@ -241,8 +256,8 @@ impl ClientEntry {
     pub fn line(&self, now_ms: i64) -> String {
         let names = self.names.lock().unpoisoned().clone();
         let seconds = |since: i64| (now_ms - since).max(0) / 1_000;
-        let (input, output) = (self.input.load(Relaxed), self.output.load(Relaxed));
-        let queued = self.queued.load(Relaxed);
+        let (input, output) = (self.sizes.input.load(Relaxed), self.sizes.output.load(Relaxed));
+        let queued = self.sizes.queued.load(Relaxed);
         let mut line = String::new();
         let _ = write!(
             line,
@@ -332,10 +347,10 @@ impl Clients {
     pub fn totals(&self) -> ClientTotals {
         let mut all = ClientTotals::default();
         for entry in self.entries.lock().unpoisoned().values() {
-            all.largest_input = all.largest_input.max(entry.input.load(Relaxed));
-            all.largest_output = all.largest_output.max(entry.output.load(Relaxed));
-            all.buffers += entry.buffers.load(Relaxed) + entry.inbox.bytes() as u64;
-            let watched = u64::from(entry.watched.load(Relaxed));
+            all.largest_input = all.largest_input.max(entry.sizes.input.load(Relaxed));
+            all.largest_output = all.largest_output.max(entry.sizes.output.load(Relaxed));
+            all.buffers += entry.sizes.buffers.load(Relaxed) + entry.inbox.bytes() as u64;
+            let watched = u64::from(entry.sizes.watched.load(Relaxed));
             all.watched_keys += watched;
             all.watching += u64::from(watched > 0);
             all.listening += u64::from(entry.listens());

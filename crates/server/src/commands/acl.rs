@@ -236,8 +236,7 @@ fn log(local: &Local<'_>, option: Option<&[u8]>, reply: &mut Reply<'_>) -> Done 
         reply.map(7);
         reply.bulk(b"count");
         reply.integer(entry.count as i64);
-        let context = if entry.in_multi { "multi" } else { "toplevel" };
-        let fields = [("reason", entry.reason.word()), ("context", context)];
+        let fields = [("reason", entry.reason.word()), ("context", entry.place.word())];
         for (name, value) in fields {
             reply.bulk(name.as_bytes());
             reply.bulk(value.as_bytes());

@@ -1,7 +1,7 @@
 //! Commands on the connection itself.
 
 use super::{Done, Local, SYNTAX, client, database, integer, is, wrong_arity};
-use crate::access::{self, DEFAULT, DeniedEntry, Reason};
+use crate::access::{self, DEFAULT, DeniedEntry, DeniedIn, Reason};
 use crate::resp::reply::Reply;
 use hyades_platform::sync::Unpoisoned;
 use std::sync::atomic::Ordering::Relaxed;
@@ -80,7 +80,7 @@ fn log_in(local: &mut Local<'_>, command: &[u8], name: &[u8], password: &[u8]) -
     let entry = DeniedEntry {
         count: 1,
         reason: Reason::Login,
-        in_multi: local.is_in_exec,
+        place: DeniedIn::multi(local.is_in_exec),
         object: command.to_vec(),
         user: String::from_utf8_lossy(&name[..name.len().min(LONGEST_NAME)]).into_owned(),
         at_ms: local.now_ms,

@@ -60,7 +60,7 @@ pub use functions::{Function, function};
 pub use scripts::is_script;
 pub use unsupported::error as unsupported_error;
 
-use crate::access::{Denied, Login};
+use crate::access::{Denied, DeniedIn, Login};
 use crate::base::clock::wall_us;
 use crate::catalogue::{self, ANY_ARITY, Command, READ, RUNS_SCRIPTS, RequestKeys, names};
 use crate::client::{Client, RunEnd};
@@ -254,9 +254,9 @@ impl<'a> Caller<'a> {
         self.lines.borrow_mut().clear();
     }
 
-    /// Keeps for ACL LOG that the user may not run a command.
+    /// Keeps for ACL LOG that a script's user may not run a command.
     fn note_denied(&self, login: &Login, args: &[&[u8]], denied: Denied) {
-        note_in(self.shared, (login, self.client), args, denied, false);
+        note_in(self.shared, (login, self.client), args, denied, DeniedIn::Script);
     }
 
     /// Keeps the line about a script's command for monitoring clients. Beyond [`MOST_LINES`] the

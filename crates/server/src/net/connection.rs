@@ -265,11 +265,11 @@ impl Connection {
                 Err(_) => self.is_over = true,
             }
         }
-        self.entry.input.store(self.conversation.input_bytes() as u64, Relaxed);
-        self.entry.output.store(self.output_bytes() as u64, Relaxed);
+        self.entry.sizes.input.store(self.conversation.input_bytes() as u64, Relaxed);
+        self.entry.sizes.output.store(self.output_bytes() as u64, Relaxed);
         let own = size_of::<Connection>() + size_of::<ClientEntry>();
-        self.entry.buffers.store((own + self.conversation.buffer_bytes()) as u64, Relaxed);
-        self.entry.watched.store(self.conversation.watched_keys() as u32, Relaxed);
+        self.entry.sizes.buffers.store((own + self.conversation.buffer_bytes()) as u64, Relaxed);
+        self.entry.sizes.watched.store(self.conversation.watched_keys() as u32, Relaxed);
         self.limit_output(shared);
     }
 

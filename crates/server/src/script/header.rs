@@ -117,6 +117,11 @@ impl<'a> Header<'a> {
     }
 }
 
+/// Whether the first line of a script of EVAL says that the script only reads.
+pub fn only_reads(body: &[u8]) -> bool {
+    matches!(Header::of_script(body), Ok(Some(header)) if header.flags.no_writes)
+}
+
 /// Whether a name of a library or a function is valid: letters, digits and underscores.
 pub fn is_name(name: &[u8]) -> bool {
     !name.is_empty() && name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')

@@ -29,6 +29,6 @@ mod structs;
 
 pub use calls::{Call, FunctionCall, ScriptEnd, Sha};
 pub use control::{Halt, RunningScripts, ScriptLimits};
-pub use header::{Flags, Header};
+pub use header::{Flags, Header, only_reads};
 pub use host::Host;
 pub use interpreter::{check_syntax, load, run, run_function};

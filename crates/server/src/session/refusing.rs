@@ -1,6 +1,6 @@
 //! Refusals to a user: told to the client, and noted for ACL LOG.
 
-use crate::access::{Denied, Login};
+use crate::access::{Denied, DeniedIn, Login};
 use crate::clients::ClientEntry;
 use crate::request::Request;
 use crate::state::Shared;
@@ -27,7 +27,7 @@ pub fn refuse_queued<'r>(
             refused.into_iter().for_each(|text| request.refuse(text));
             continue;
         };
-        note_in(shared, (login, entry), &args, denied, true);
+        note_in(shared, (login, entry), &args, denied, DeniedIn::Multi);
         let reason = match denied {
             Denied::Command => "no permission to execute the command or subcommand",
             Denied::Key(_) => "no permission to touch the specified keys",

@@ -109,12 +109,12 @@ impl RunQueue {
         self.writes || self.exec.is_some()
     }
 
-    /// Whether a command of the run writes, as its table says.
-    pub fn has_writes(&self) -> bool {
-        let writes =
-            |request: &Request| request.place().is_some_and(|at| catalogue::all()[at].writes());
+    /// Whether a command of the run may write, by its request and the bytes of the arguments.
+    /// `input` has the arguments of requests outside of EXEC.
+    pub fn has_writes(&self, input: &[u8], may_write: impl Fn(&Request, &[u8]) -> bool) -> bool {
+        let input = if self.exec.is_some() { &self.exec_input } else { input };
         let long = self.long.as_ref().is_some_and(QueuedCommands::writes);
-        long || self.requests.iter().any(writes)
+        long || self.requests.iter().any(|request| may_write(request, input))
     }
 
     /// Adds a request.

@@ -1,7 +1,7 @@
 //! Keeps refusals of a user's requests for ACL LOG.
 
 use super::Shared;
-use crate::access::{Denied, DeniedEntry, Login, Reason};
+use crate::access::{Denied, DeniedEntry, DeniedIn, Login, Reason};
 use crate::catalogue::names;
 use crate::clients::ClientEntry;
 
@@ -11,7 +11,7 @@ pub fn note_in(
     (login, entry): (&Login, &ClientEntry),
     args: &[&[u8]],
     denied: Denied,
-    in_multi: bool,
+    place: DeniedIn,
 ) {
     let (reason, object) = match denied {
         Denied::Command => {
@@ -25,7 +25,7 @@ pub fn note_in(
     let denied = DeniedEntry {
         count: 1,
         reason,
-        in_multi,
+        place,
         object: object.to_vec(),
         user: login.name().to_string(),
         at_ms,

@@ -84,7 +84,10 @@ impl<'t, 'a> CommandHost<'t, 'a> {
             return Some(format!("ERR {name} {text}"));
         }
         let shared = self.caller.shared;
-        if self.is_read_only && named.flags & (catalogue::WRITE | catalogue::MAY_WRITE) != 0 {
+        // What is published is noticed by others, as a write is.
+        let publishes = ["publish", "spublish"].contains(&command.name);
+        let may_write = named.flags & (catalogue::WRITE | catalogue::MAY_WRITE) != 0 || publishes;
+        if self.is_read_only && may_write {
             return Some("ERR Write commands are not allowed from read-only scripts.".into());
         }
         if shared.live_import.is_on()

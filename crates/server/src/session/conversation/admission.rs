@@ -2,7 +2,7 @@
 
 use super::Conversation;
 use super::transactions::tries_to_log_in;
-use crate::access::{self, Access, Denied};
+use crate::access::{self, Access, Denied, DeniedIn};
 use crate::catalogue::{self, Command, NO_AUTH, names};
 use crate::request::Request;
 use crate::state::Shared;
@@ -105,5 +105,6 @@ impl Conversation {
 }
 
 fn note(shared: &Shared, client: &crate::client::Client, args: &[&[u8]], denied: Denied) {
-    note_in(shared, (&client.login, &client.entry), args, denied, client.multi.is_some());
+    let place = DeniedIn::multi(client.multi.is_some());
+    note_in(shared, (&client.login, &client.entry), args, denied, place);
 }

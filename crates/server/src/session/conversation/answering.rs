@@ -137,7 +137,7 @@ impl Conversation {
         exec: Option<usize>,
     ) {
         // CLIENT LIST shows the buffer as it is while the command runs.
-        self.client.entry.input.store(self.input.len() as u64, Relaxed);
+        self.client.entry.sizes.input.store(self.input.len() as u64, Relaxed);
         let args: SmallVec<[&[u8]; 8]> = request.arguments(&self.input);
         let (client, job) = (&mut self.client, &mut self.job);
         let (resp3, now_ms) = (client.is_resp3, shared.clock.now_ms());

@@ -45,7 +45,7 @@ impl Conversation {
         let result = match (command.name, &self.client.multi) {
             ("multi", None) => {
                 self.client.multi = Some(Multi::default());
-                self.client.entry.queued.store(0, Relaxed);
+                self.client.entry.sizes.queued.store(0, Relaxed);
                 reply.ok();
                 Ok(true)
             }
@@ -114,7 +114,7 @@ impl Conversation {
             Phase::Data => multi.queued.push(request, &self.input),
             _ => multi.locals.push((multi.count(), request.into_owned(&self.input))),
         }
-        self.client.entry.queued.store(multi.count() as i64, Relaxed);
+        self.client.entry.sizes.queued.store(multi.count() as i64, Relaxed);
         Reply::new(self.replies.buffer(), self.client.is_resp3).simple("QUEUED");
         Ok(true)
     }
@@ -122,14 +122,14 @@ impl Conversation {
     /// Drops the commands queued by MULTI, and the keys watched by WATCH.
     pub(super) fn drop_transaction(&mut self) {
         self.client.multi = None;
-        self.client.entry.queued.store(-1, Relaxed);
+        self.client.entry.sizes.queued.store(-1, Relaxed);
         self.client.watched.clear();
     }
 
     /// Ends the state that MULTI has begun.
     fn end_multi(&mut self, turn: &Turn<'_>, name: &str) -> Result<bool, Cow<'static, str>> {
         let multi = self.client.multi.take().expect("it was found");
-        self.client.entry.queued.store(-1, Relaxed);
+        self.client.entry.sizes.queued.store(-1, Relaxed);
         // Whatever the outcome of the command, the keys are not watched any more.
         let watched = std::mem::take(&mut self.client.watched);
         let mut reply = Reply::new(self.replies.buffer(), self.client.is_resp3);

@@ -356,6 +356,11 @@ fn the_subcommands_of_acl() {
             ("ACL DRYRUN b GET x", "-ERR User 'b' not found"),
             ("ACL DRYRUN a NOSUCH x", "-ERR Command 'NOSUCH' not found"),
             ("ACL DRYRUN a GET", "-ERR wrong number of arguments for 'get' command"),
+            ("ACL SETUSER c +@all ~x", "+OK"),
+            ("ACL DRYRUN c EVAL s 1 y", "$50 This user has no permissions to access the 'y' key"),
+            // A request with more keys than arguments is wrong, which is no matter of keys.
+            ("ACL DRYRUN c EVAL s 2 y", "+OK"),
+            ("ACL DELUSER c", ":1"),
             ("ACL USERS", "*2 $1 a $7 default"),
             ("ACL DELUSER a x", ":1"),
             ("ACL DELUSER default", "-ERR The 'default' user cannot be removed"),

@@ -84,7 +84,7 @@ fn numbers_of_clients_follow_what_they_do() {
     let mut house = House::new(false);
     let (mut client, mut reader) = (house.client(), house.client());
     house.say(&mut client, b"WATCH a b\r\n");
-    client.client.entry.watched.store(client.watched_keys() as u32, Relaxed);
+    client.client.entry.sizes.watched.store(client.watched_keys() as u32, Relaxed);
     assert_eq!(number(&mut house, &mut reader, "watching_clients"), 1.0);
     assert_eq!(number(&mut house, &mut reader, "total_watched_keys"), 2.0);
     house.say(&mut client, b"UNWATCH\r\n");

@@ -1,5 +1,6 @@
 //! CLIENT PAUSE.
 
+use super::scripts::request;
 use super::*;
 use std::time::Duration;
 
@@ -143,4 +144,40 @@ fn its_arguments_are_checked() {
         ("CLIENT PAUSE 0", "+OK"),
         ("SET a 2", "+OK"),
     ]);
+}
+
+#[test]
+fn scripts_that_only_read_do_not_wait() {
+    let mut house = House::new(false);
+    let (mut client, mut admin) = (house.client(), house.client());
+    let reads = "#!lua flags=no-writes\nreturn 1";
+    let library = "#!lua name=l\nredis.register_function{function_name='f', flags={'no-writes'}, \
+                   callback=function() return 2 end}\n\
+                   redis.register_function('w', function() return 3 end)";
+    house.say(&mut admin, &request(&["FUNCTION", "LOAD", library]));
+    let sha = house.say(&mut admin, &request(&["SCRIPT", "LOAD", reads]));
+    let sha = sha.split(' ').nth(1).unwrap().to_owned();
+    house.say(&mut admin, b"CLIENT PAUSE 100000 WRITE\r\n");
+    let mut says = |args: &[&str], expected: &str| {
+        assert_eq!(house.say(&mut client, &request(args)).trim_end(), expected, "{args:?}");
+    };
+    says(&["EVAL", reads, "0"], ":1");
+    says(&["EVAL_RO", "return 1", "0"], ":1");
+    says(&["EVALSHA", &sha, "0"], ":1");
+    says(&["FCALL", "F", "0"], ":2");
+    says(&["SCRIPT", "LOAD", "return 4"], "$40 ff408129b095e878eae274cc5f315244f0b5360f");
+    says(&["MULTI"], "+OK");
+    says(&["EVAL", reads, "0"], "+QUEUED");
+    says(&["EXEC"], "*1 :1");
+    says(&["FCALL", "w", "0"], "");
+    let mut other = house.client();
+    let said = house.say(&mut other, &request(&["EVAL", "return 1", "0"]));
+    assert_eq!(said, "", "it may write");
+    let mut third = house.client();
+    house.say(&mut third, &request(&["MULTI"]));
+    house.say(&mut third, &request(&["EVAL", "return 1", "0"]));
+    assert_eq!(house.say(&mut third, b"EXEC\r\n"), "");
+    house.say(&mut admin, b"CLIENT UNPAUSE\r\n");
+    assert_eq!(house.say(&mut other, b"").trim_end(), ":1");
+    assert_eq!(house.say(&mut client, b"").trim_end(), ":3");
 }

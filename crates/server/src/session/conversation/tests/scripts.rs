@@ -304,6 +304,12 @@ fn a_script_does_what_its_user_may() {
             (&["EVAL", "return 1", "1", "mine:a"], ":1"),
         ],
     );
+    let log = house.say(&mut admin, b"ACL LOG\r\n");
+    for (context, object) in [("toplevel", "other"), ("lua", "flushall"), ("lua", "other")] {
+        let entry =
+            format!("context ${} {context} $6 object ${} {object} ", context.len(), object.len());
+        assert!(log.contains(&entry), "{entry}: {log}");
+    }
 }
 
 /// The replies of the libraries; each line is also the reply of redis-server 7.0.15.
