@@ -4,8 +4,8 @@
   scripts/beside-redis.py [--program target/release/hyades] [--before PROGRAM] [--rounds 7] [--seconds 2]
                           [--dir DIR | --sync-us MICROSECONDS[,JITTER][,shared]]
 
-Needs redis-server and redis-benchmark (Debian: redis-server, redis-tools), and for transfers by MULTI
-a load generator of this repository, which is the same for all servers:
+Needs redis-server and redis-benchmark (Debian: redis-server, redis-tools), and for transfers a load
+generator of this repository, which is the same for all servers:
 
   cargo build --release -p hyades-server --example redis_transfers
 
@@ -32,7 +32,8 @@ KEYS = 100_000
 ACCOUNTS = 10_000
 VALUE_BYTES = 64
 
-# Name, command, clients, what runs beside it. The command "transfer" is MULTI, DECRBY, INCRBY, EXEC.
+# Name, command, clients, what runs beside it. The command "transfer" is MULTI, DECRBY, INCRBY, EXEC;
+# "script" is a transfer as an EVAL of five calls.
 CASES = [
     ("SET, 1 client", "set", 1, None),
     ("SET, 50 clients", "set", 50, None),
@@ -40,7 +41,10 @@ CASES = [
     ("GET, 8 clients, beside 8 of SET", "get", 8, ("set", 8)),
     ("MULTI transfer, 1 client", "transfer", 1, None),
     ("MULTI transfer, 50 clients", "transfer", 50, None),
+    ("EVAL transfer, 1 client", "script", 1, None),
+    ("EVAL transfer, 50 clients", "script", 50, None),
 ]
+TRANSFERS = ("transfer", "script")
 
 
 def redis(sync):
@@ -176,9 +180,10 @@ def result(process):
     return float(row["rps"]), float(row["p50_latency_ms"]), float(row["p99_latency_ms"])
 
 
-def transfers(program, port, clients, seconds):
+def transfers(program, port, clients, seconds, command):
     """Runs transfers for these seconds: rate, p50 and p99 in milliseconds."""
     words = [program, str(port), str(clients), str(seconds), str(ACCOUNTS)]
+    words += ["script"] if command == "script" else []
     found = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True).stdout
     return tuple(float(part) for part in found.split(","))
 
@@ -199,9 +204,9 @@ def balance(port):
 
 def measure(server, command, clients, beside, seconds, program):
     """Runs a load for about these seconds: rate, p50 and p99 in milliseconds."""
-    if command == "transfer":
-        transfers(program, server.port, clients, seconds / 10)
-        found = transfers(program, server.port, clients, seconds)
+    if command in TRANSFERS:
+        transfers(program, server.port, clients, seconds / 10, command)
+        found = transfers(program, server.port, clients, seconds, command)
         if balance(server.port) != 0:
             raise SystemExit(f"{server.words[0]}: a transfer has lost something")
         return found
@@ -245,7 +250,7 @@ def run(options):
     programs |= {"redis always": redis("always"), "redis everysec": redis("everysec")}
     print(f"medians of {options.rounds} rounds in turn; p50 and p99 in milliseconds")
     cases = [of for of in CASES if not options.case or any(part in of[0] for part in options.case)]
-    if any(of[1] == "transfer" for of in cases) and not os.path.exists(options.transfers):
+    if any(of[1] in TRANSFERS for of in cases) and not os.path.exists(options.transfers):
         raise SystemExit("build redis_transfers: cargo build --release -p hyades-server --example redis_transfers")
     for name, command, clients, beside in cases:
         found = {program: [] for program in programs}
