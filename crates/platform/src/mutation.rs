@@ -73,6 +73,16 @@ mutations! {
     /// The writer of a lane whose message was refused sends again without a look for a later
     /// incarnation.
     BlindResume "blind-resume",
+    /// What anchors of other streams state counts for the files of a standby.
+    ForeignStatements "foreign-statements",
+    /// Frames behind the end of an incarnation by the replicated log are recovered.
+    KeepGhostTail "keep-ghost-tail",
+    /// An incarnation begins where the files end, not where the replicated log says.
+    StartAtOwnEnd "start-at-own-end",
+    /// A standby reports the end of what was received, not what an opening finds after a crash.
+    ReportUnsynced "report-unsynced",
+    /// A standby truncates up to a segment whose header may be in the page cache only.
+    TrustFoundSegment "trust-found-segment",
     /// A failed sync is retried, and trusted if the retry succeeds.
     RetryFailedSync "retry-failed-sync",
     /// An optimistic transaction does not validate the rows read.

@@ -5,7 +5,7 @@ use crate::Lsn;
 use crate::error::Error;
 use crate::format::{self, BATCH_HEADER, BatchHeader};
 use crate::log::{Log, Shared};
-use crate::manifest::{Manifest, Marker, part_name};
+use crate::manifest::{FROM_LANES, Incarnation, MIRRORED, Manifest, Marker, Member, part_name};
 use crate::open::Recovering;
 use crate::options::LogOptions;
 use crate::segment::{Chain, Segment, segment_path, start_of, stream_dir};
@@ -43,6 +43,16 @@ struct Copying<'c> {
     spares: BTreeMap<StreamId, Segment>,
     to: &'c Unfinished,
     copied: Copied,
+    kind: CopyKind,
+}
+
+/// What a copy is to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CopyKind {
+    /// A database, which ends where the copy ends.
+    Database,
+    /// The first files of a member of a replicated database: the newest incarnation goes on.
+    Base,
 }
 
 impl Log {
@@ -53,6 +63,19 @@ impl Log {
     /// # Errors
     /// The log has stopped; a file could not be copied, or is damaged. The log is not affected.
     pub fn backup(&self, to: &Unfinished) -> Result<Copied, Error> {
+        self.copy(to, CopyKind::Database)
+    }
+
+    /// Like [`backup`](Self::backup), for a new member of a database with a replicated log: the
+    /// copy is opened with [`Mirror::open`](crate::Mirror::open), and goes on in the incarnation.
+    ///
+    /// # Errors
+    /// As [`backup`](Self::backup).
+    pub fn base(&self, to: &Unfinished) -> Result<Copied, Error> {
+        self.copy(to, CopyKind::Base)
+    }
+
+    fn copy(&self, to: &Unfinished, kind: CopyKind) -> Result<Copied, Error> {
         let _kept = self.keep_files();
         if let Some(cause) = self.poisoned() {
             return Err(cause.into());
@@ -68,7 +91,7 @@ impl Log {
         let ends = self.handle.shared.durable_positions();
         end_newest(&mut manifest, &ends);
         let places: Vec<_> = manifest.dirs.iter().cloned().map(Some).collect();
-        copy(&**self.device(), &places, manifest, BTreeMap::new(), to)
+        copy(&**self.device(), &places, (manifest, kind), BTreeMap::new(), to)
     }
 }
 
@@ -101,7 +124,15 @@ impl Recovering {
         }
         let spare = |(id, chain): (&StreamId, &Chain)| Some((*id, chain.spare.clone()?));
         let spares = self.chains.iter().filter_map(spare).collect();
-        copy(&**self.device(), &self.places, manifest, spares, to)
+        copy(&**self.device(), &self.places, (manifest, CopyKind::Database), spares, to)
+    }
+
+    /// Copies the files of a mirror, up to `ends` in the newest incarnation, as a base.
+    pub(crate) fn base(&self, ends: &[Lsn], to: &Unfinished) -> Result<Copied, Error> {
+        let mut manifest = self.manifest().clone();
+        end_newest(&mut manifest, ends);
+        let manifest = (manifest, CopyKind::Base);
+        copy(&**self.device(), &self.places, manifest, BTreeMap::new(), to)
     }
 }
 
@@ -118,11 +149,12 @@ fn end_newest(manifest: &mut Manifest, ends: &[Lsn]) {
 fn copy(
     device: &dyn Device,
     places: &[Option<PathBuf>],
-    manifest: Manifest,
+    (manifest, kind): (Manifest, CopyKind),
     spares: BTreeMap<StreamId, Segment>,
     to: &Unfinished,
 ) -> Result<Copied, Error> {
-    let mut copying = Copying { device, places, manifest, spares, to, copied: Copied::default() };
+    let copied = Copied::default();
+    let mut copying = Copying { device, places, manifest, spares, to, copied, kind };
     copying.checkpoint()?;
     copying.streams()?;
     let manifest = copying.names()?;
@@ -226,6 +258,12 @@ impl Copying<'_> {
         let mut dims = manifest.incarnations.iter().flat_map(|incarnation| &incarnation.dims);
         debug_assert!(dims.all(|dim| dim.end.is_some()), "a stream of the copy has no end");
         manifest.dirs = vec![self.to.dir.clone()];
+        let member = manifest.member.take();
+        if self.kind == CopyKind::Base {
+            let seen = member.map_or_else(Vec::new, |member| member.seen);
+            manifest.member = Some(Member { node: String::new(), seen });
+            manifest.incarnations.last_mut().into_iter().for_each(go_on);
+        }
         manifest.streams.iter_mut().for_each(|stream| stream.dir = 0);
         let parts = manifest.checkpoint.iter_mut().flat_map(|c| &mut c.parts);
         parts.for_each(|part| part.dir = 0);
@@ -234,6 +272,13 @@ impl Copying<'_> {
         Marker { uuid: manifest.uuid.clone(), dir: 0 }.write(device, dir)?;
         Ok(manifest)
     }
+}
+
+/// Takes the ends of an incarnation back, which goes on in the copy: from the lanes.
+fn go_on(newest: &mut Incarnation) {
+    newest.clean = false;
+    newest.dims.iter_mut().for_each(|dim| dim.end = None);
+    newest.settings.insert(MIRRORED.into(), FROM_LANES.into());
 }
 
 fn copy_bytes(

@@ -43,6 +43,27 @@ impl Chunk {
         })
     }
 
+    /// The frames from `from` to `to`, both within the chunk; `None` if a frame lies across either.
+    pub(crate) fn part(&self, from: Lsn, to: Lsn) -> Option<Chunk> {
+        debug_assert!(self.start <= from && from <= to && to <= self.end(), "outside the chunk");
+        let (mut at, mut anchor) = (self.start, self.anchor.clone());
+        let mut frames = self.frames();
+        let mut go_on = |until: Lsn, at: &mut Lsn| {
+            while *at < until {
+                let Some(frame) = frames.next() else { break };
+                *at = frame.end;
+                if frame.kind == FrameKind::Anchor && until == from {
+                    let _ = frame::read_anchor(frame.payload, &mut anchor);
+                }
+            }
+            *at == until
+        };
+        let is_whole = go_on(from, &mut at) && go_on(to, &mut at);
+        let bytes =
+            || self.bytes[(from - self.start) as usize..(to - self.start) as usize].to_vec();
+        is_whole.then(|| Chunk { start: from, bytes: bytes(), anchor })
+    }
+
     /// Returns the frames from `lsn` on; `lsn` must be the start of a frame or the chunk's end.
     ///
     /// Panics if `lsn` is outside the chunk.

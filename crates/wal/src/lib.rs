@@ -63,6 +63,7 @@ mod lsn;
 pub mod lsn_vector;
 mod manifest;
 mod marks;
+mod mirror;
 mod needs;
 mod open;
 mod options;
@@ -82,6 +83,7 @@ mod statement;
 mod stream;
 mod stream_id;
 mod supply;
+mod truncation;
 mod unfinished;
 pub mod varint;
 mod verdict;
@@ -100,17 +102,19 @@ pub use log::Log;
 pub use lsn::Lsn;
 pub use lsn_vector::{LsnVector, MAX_LANES};
 pub use manifest::{
-    BY_TIMESTAMP, CALLS, Checkpoint, CheckpointPart, Covered, Dimension, EDITS, Incarnation,
-    IncarnationSettings, MARKS, Manifest, NUMBERS_ARE_VERSIONS, ROW_HEADS, SEPARATE_NUMBERS,
-    SHORT_HEADS, StreamEntry, VERSIONS, WITH_SPLICES,
+    BY_TIMESTAMP, CALLS, Checkpoint, CheckpointPart, Covered, Dimension, EDITS, FROM_LANES,
+    Incarnation, IncarnationSettings, MARKS, MIRRORED, Manifest, Member, NUMBERS_ARE_VERSIONS,
+    ROW_HEADS, SEPARATE_NUMBERS, SHORT_HEADS, Seen, StreamEntry, VERSIONS, WITH_SPLICES,
 };
 pub use marks::Marks;
+pub use mirror::{Mirror, MirrorReader};
 pub use needs::{Needs, admits, first_unmet, is_met};
 pub use open::{Recovering, open, open_damaged, open_read};
 pub use options::LogOptions;
 pub use pace::Choice;
 pub use reader::{ReaderEnd, StreamReader};
 pub use remote::{Remote, RemoteEnded};
+pub use start::{BeginAt, StreamStart};
 pub use statement::Statement;
 pub use stream::StreamStats;
 pub use stream_id::StreamId;

@@ -8,7 +8,7 @@ use crate::frontier::Frontier;
 use crate::group::Group;
 use crate::handle::{Handle, Running};
 use crate::lane::{Lane, LaneKind};
-use crate::manifest::{Checkpoint, Manifest, part_name};
+use crate::manifest::{Checkpoint, Manifest};
 use crate::marks::Marks;
 use crate::options::LogOptions;
 use crate::order::Order;
@@ -436,14 +436,8 @@ impl Log {
     /// directory in [`Manifest::dirs`] and its file. There are `parts` parts for each directory
     /// that the log writes to.
     pub fn next_checkpoint(&self, parts: usize) -> (u64, Vec<(usize, PathBuf)>) {
-        let manifest = locked(&self.handle.manifest);
-        let number = manifest.checkpoint.as_ref().map_or(1, |c| c.number + 1);
         let given = &self.handle.shared.options.dirs;
-        let dirs = manifest.dirs.iter().enumerate().filter(|(_, dir)| given.contains(dir));
-        let part =
-            |(part, (at, dir)): (usize, (usize, &PathBuf))| (at, dir.join(part_name(number, part)));
-        let each = dirs.flat_map(|dir| std::iter::repeat_n(dir, parts));
-        (number, each.enumerate().map(part).collect())
+        locked(&self.handle.manifest).next_checkpoint(parts, given)
     }
 
     /// The device that holds the log.

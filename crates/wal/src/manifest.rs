@@ -1,11 +1,13 @@
 //! The manifest and the markers: the streams and incarnations of a log (`docs/format.md`, sections
 //! 6 and 7).
 
+mod member;
 mod sealed;
 
+pub use self::member::{FROM_LANES, MIRRORED, Member, Seen};
 use self::sealed::{
-    WITH_CALLS, WITH_CHECKPOINT, WITH_EDITS, WITH_MARKS, WITH_NUMBERED_VERSIONS, WITH_ROW_HEADS,
-    WITH_VERSIONS, seal, write_atomically,
+    WITH_CALLS, WITH_CHECKPOINT, WITH_EDITS, WITH_MARKS, WITH_MEMBER, WITH_NUMBERED_VERSIONS,
+    WITH_ROW_HEADS, WITH_VERSIONS, seal, write_atomically,
 };
 pub(crate) use self::sealed::{seal_body, unseal};
 use crate::Lsn;
@@ -48,6 +50,9 @@ pub struct Manifest {
     /// The newest checkpoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<Checkpoint>,
+    /// Present if the directories are a member's of a database with a replicated log.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub member: Option<Member>,
 }
 
 /// A stream.
@@ -266,6 +271,7 @@ impl Manifest {
             catalogue: Vec::new(),
             replay_bytes_per_s: None,
             checkpoint: None,
+            member: None,
         }
     }
 
@@ -328,7 +334,9 @@ impl Manifest {
             let marks = self.incarnations.iter().filter_map(|i| i.settings.get(MARKS));
             marks.into_iter().any(|marks| marks == value)
         };
-        let version = if have(ROW_HEADS) {
+        let version = if self.member.is_some() || have(MIRRORED) {
+            WITH_MEMBER
+        } else if have(ROW_HEADS) {
             WITH_ROW_HEADS
         } else if have(EDITS) {
             WITH_EDITS
@@ -387,6 +395,7 @@ impl Manifest {
                      knows only {BY_TIMESTAMP:?}: use the program that wrote it"
                 ));
             }
+            incarnation.check_mirrored().or_else(bad)?;
             for dim in &incarnation.dims {
                 if self.stream(dim.stream).is_none() {
                     return bad(format!(

@@ -57,10 +57,13 @@ pub(crate) struct Leniency {
 /// created to be locked.
 ///
 /// # Errors
-/// A directory is in use, read-only, or another database's; the manifest or a segment is missing,
+/// A directory is in use, read-only, another database's, or a member's of a replicated
+/// database ([`Mirror`](crate::Mirror) opens a member's); the manifest or a segment is missing,
 /// damaged or of another version; the options are not valid.
 pub fn open(options: LogOptions) -> Result<Recovering, Error> {
-    open_as(options, Leniency::default())
+    let recovering = open_as(options, Leniency::default())?;
+    recovering.manifest.refuse_member(&recovering.manifest_dir)?;
+    Ok(recovering)
 }
 
 /// Finds a log and locks it for reading only: nothing is created or written, and no write

@@ -1,6 +1,9 @@
 //! Reading a stream: the valid prefix, and the statements of durable positions (`docs/format.md`,
 //! section 8).
 
+mod window;
+
+use self::window::{Open, Window};
 use crate::Lsn;
 use crate::chunk::Chunk;
 use crate::error::Error;
@@ -10,15 +13,14 @@ use crate::manifest::{Incarnation, Manifest};
 use crate::segment::{Chain, Segment, start_of};
 use crate::statement::{Statement, take_statements};
 use crate::stream_id::StreamId;
-use hyades_platform::device::{Device, DeviceFile};
+use hyades_platform::broken;
+use hyades_platform::device::Device;
 use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 /// The size in bytes at which a chunk ends, with the batch in progress.
 const CHUNK_BYTES: usize = 512 << 10;
-/// The number of bytes read from a file at once.
-const WINDOW_BYTES: usize = 1 << 20;
 
 /// The result of a finished reader.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,48 +45,6 @@ pub struct ReaderEnd {
     /// Whether the reader was ended because the next records may depend on losses of another
     /// stream.
     pub(crate) cut_short: bool,
-}
-
-/// The cached bytes of the file around the reader's offset.
-#[derive(Debug, Default)]
-struct Window {
-    bytes: Vec<u8>,
-    at: u64,
-}
-
-impl Window {
-    /// The `length` bytes at `offset`, or fewer at the file's end; and how many were read.
-    fn get(&mut self, open: &Open, offset: u64, length: usize) -> Result<(&[u8], u64), Error> {
-        let mut read = 0;
-        let end = self.at + self.bytes.len() as u64;
-        if offset < self.at || offset + length as u64 > end {
-            self.bytes.resize(length.max(WINDOW_BYTES), 0);
-            let path = &open.path;
-            let n = open.file.read_at(&mut self.bytes, offset).map_err(Error::io(path, "read"))?;
-            self.bytes.truncate(n);
-            self.at = offset;
-            read = n as u64;
-        }
-        let from = (offset - self.at) as usize;
-        let to = (from + length).min(self.bytes.len());
-        Ok((&self.bytes[from..to], read))
-    }
-}
-
-#[derive(Debug)]
-struct Open {
-    path: PathBuf,
-    file: Arc<dyn DeviceFile>,
-    length: u64,
-    block: u64,
-    /// The offset of the next batch.
-    offset: u64,
-    /// The end of the segment's part: the start of the next segment, or the incarnation's recorded
-    /// end.
-    limit: Lsn,
-    /// Whether the segment is a spare: the statements in a spare's headers are not known to be
-    /// durable.
-    spare: bool,
 }
 
 /// Reads one stream of one incarnation. Readers are independent, and may be used on different
@@ -126,6 +86,8 @@ pub struct StreamReader {
     cut_short: bool,
     /// The usable end of each stream: nothing is returned behind an anchor with a higher statement.
     whole: Option<Vec<Lsn>>,
+    /// Whether frames speak of the replicated log, and only headers of these files.
+    mirrored: bool,
 }
 
 impl StreamReader {
@@ -180,6 +142,7 @@ impl StreamReader {
             unreadable: false,
             cut_short: false,
             whole: None,
+            mirrored: incarnation.is_mirrored() && !broken!(ForeignStatements),
         };
         for segment in reader.segments.iter().filter(|s| !s.spare) {
             let lsn = segment.header.as_ref().map_or(0, |h| h.start.max(h.durable));
@@ -240,6 +203,11 @@ impl StreamReader {
     /// with a number up to the mark is in the part.
     pub fn mark(&self) -> u64 {
         self.mark
+    }
+
+    /// The anchor in effect behind the last frame read.
+    pub(crate) fn anchor(&self) -> &[Lsn] {
+        &self.anchor
     }
 
     /// The reader's result, for [`Recovering::verdict`](crate::Recovering::verdict). The result's
@@ -465,8 +433,8 @@ impl StreamReader {
             self.mark = self.mark.max(mark);
         }
         let file = (&open.path, place);
-        let (anchor, statements) = (&mut self.anchor, &mut self.statements);
-        take_statements(self.dimension, &frame, file, anchor, statements);
+        let statements = if self.mirrored { &mut [][..] } else { &mut self.statements };
+        take_statements(self.dimension, &frame, file, &mut self.anchor, statements);
         Ok(length)
     }
 

@@ -1,40 +1,28 @@
 //! Beginning an incarnation: the recovered tail is made durable, the streams are chosen, the
 //! manifest is replaced (`docs/format.md`, sections 6 and 8).
 
+mod given;
+mod tail;
+
+pub use self::given::{BeginAt, StreamStart};
+pub(crate) use self::tail::{Tail, write_segment};
 use crate::Lsn;
-use crate::chunk::Chunk;
 use crate::error::Error;
-use crate::format::{self, BatchHeader, SegmentHeader};
-use crate::frame::MAX_PAYLOAD;
 use crate::log::{Log, Opened};
 use crate::manifest::{
     Dimension, Incarnation, IncarnationSettings, Manifest, Marker, PART_PREFIX, StreamEntry,
 };
-use crate::open::{Recovering, parallel_if_reads_block};
+use crate::open::Recovering;
 use crate::preparer::LanePlace;
 use crate::probe::PROBE_PREFIX;
-use crate::segment::{Chain, Prepared, prepare, segment_path, stream_dir};
+use crate::segment::{Prepared, prepare, stream_dir};
 use crate::stream_id::StreamId;
 use crate::verdict::Verdict;
 use hyades_platform::broken;
 use hyades_platform::device::Device;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::io::IoSlice;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::mpsc;
-
-/// The most bytes of frames in a batch of the copied tail.
-const TAIL_BATCH: usize = 2 * MAX_PAYLOAD;
-
-/// The frames of a stream beyond its proven end, encoded for the next segment.
-struct Tail {
-    start: Lsn,
-    /// The anchor in effect at the start.
-    anchor: Vec<Lsn>,
-    end: Lsn,
-    /// The batches.
-    body: Vec<u8>,
-}
 
 /// A stream of the next incarnation.
 pub(crate) struct LaneStart {
@@ -58,10 +46,21 @@ impl Recovering {
     /// A file could not be written, the log is open for reading only, or the verdict is about
     /// another log. Nothing is lost then, and the log can be opened again.
     pub fn start(
+        self,
+        settings: IncarnationSettings,
+        verdict: &Verdict,
+        epoch: u64,
+    ) -> Result<Log, Error> {
+        self.manifest.refuse_member(&self.manifest_dir)?;
+        self.start_at(settings, verdict, epoch, None)
+    }
+
+    pub(super) fn start_at(
         mut self,
         settings: IncarnationSettings,
         verdict: &Verdict,
         epoch: u64,
+        at: Option<(&BeginAt, &str)>,
     ) -> Result<Log, Error> {
         if self.lenient.reading {
             let what = "the log is open for reading only: open it to go on with it";
@@ -72,38 +71,13 @@ impl Recovering {
         }
         self.claim_directories()?;
         let tails = self.keep_tails(verdict)?;
-        let ends = self.stream_ends();
-        self.forget_empty_incarnations();
-        let chosen = self.choose_streams();
-        let mut lanes = Vec::new();
-        for (id, dir) in chosen {
-            lanes.push(self.prepare_lane(id, dir, ends.get(&id).copied().unwrap_or(0), &tails)?);
+        if let Some((_, node)) = at {
+            // Not before: the manifest that names the member also records the ends. An opening as a
+            // member leaves out what no header proves, and no lane has the last records yet.
+            self.become_member(node);
         }
-        self.sync_names()?;
-        let manifest = &mut self.manifest;
-        let number = manifest.next_incarnation;
-        manifest.next_incarnation += 1;
-        manifest.block_bytes = self.options.block_bytes;
-        manifest.epoch_floor = manifest.epoch_floor.max(epoch);
-        manifest.catalogue = settings.catalogue;
-        manifest.incarnations.push(Incarnation {
-            number,
-            data_only: settings.data_only,
-            protocol: settings.protocol,
-            settings: settings.settings,
-            clean: false,
-            dims: lanes
-                .iter()
-                .map(|lane| Dimension {
-                    stream: lane.stream,
-                    start: lane.start,
-                    end: None,
-                    mark: 0,
-                })
-                .collect(),
-        });
-        let dropped = self.drop_unused_streams();
-        self.manifest.write(&*self.options.device, &self.manifest_dir)?;
+        let at = at.map(|(at, _)| at);
+        let (lanes, dropped) = self.begin_incarnation(settings, epoch, at, &tails)?;
         self.remove_leftovers(&dropped);
         Log::run(Opened {
             options: self.options,
@@ -114,8 +88,62 @@ impl Recovering {
         })
     }
 
+    /// Prepares the streams of the next incarnation, and records its beginning in the manifest.
+    /// `at`: where the incarnation begins, if the replicated log says. Returns the streams, and the
+    /// directories of streams that are not needed any more.
+    pub(crate) fn begin_incarnation(
+        &mut self,
+        settings: IncarnationSettings,
+        epoch: u64,
+        at: Option<&BeginAt>,
+        tails: &BTreeMap<StreamId, (u64, Lsn)>,
+    ) -> Result<(Vec<LaneStart>, Vec<PathBuf>), Error> {
+        let ends = self.stream_ends();
+        if let Some(at) = at {
+            self.check_begin(at)?;
+        }
+        self.forget_empty_incarnations();
+        let chosen = match at {
+            Some(at) => self.given_streams(at)?,
+            None => self.choose_streams(),
+        };
+        let mut lanes = Vec::new();
+        for (lane, (id, dir)) in chosen.into_iter().enumerate() {
+            let own_end = ends.get(&id).copied().unwrap_or(0);
+            let start = match at {
+                Some(at) if !broken!(StartAtOwnEnd) => at.streams[lane].start,
+                _ => own_end,
+            };
+            lanes.push(self.prepare_lane(id, dir, start, tails)?);
+        }
+        self.sync_names()?;
+        let manifest = &mut self.manifest;
+        let number = at.map_or(manifest.next_incarnation, |at| at.number);
+        manifest.next_incarnation = number + 1;
+        manifest.block_bytes = self.options.block_bytes;
+        manifest.epoch_floor = manifest.epoch_floor.max(epoch);
+        manifest.catalogue = settings.catalogue;
+        let dim = |lane: &LaneStart| Dimension {
+            stream: lane.stream,
+            start: lane.start,
+            end: None,
+            mark: 0,
+        };
+        manifest.incarnations.push(Incarnation {
+            number,
+            data_only: settings.data_only,
+            protocol: settings.protocol,
+            settings: settings.settings,
+            clean: false,
+            dims: lanes.iter().map(dim).collect(),
+        });
+        let dropped = self.drop_unused_streams();
+        self.manifest.write(&*self.options.device, &self.manifest_dir)?;
+        Ok((lanes, dropped))
+    }
+
     /// Claims every given directory for the log.
-    fn claim_directories(&mut self) -> Result<(), Error> {
+    pub(crate) fn claim_directories(&mut self) -> Result<(), Error> {
         let device = &*self.options.device;
         let mut added = Vec::new();
         for dir in &self.options.dirs {
@@ -147,7 +175,7 @@ impl Recovering {
 
     /// Makes every file and directory name of the log durable. Visible names may be in the page
     /// cache only, if a process was killed after a rename or mkdir and before the sync.
-    fn sync_names(&self) -> Result<(), Error> {
+    pub(crate) fn sync_names(&self) -> Result<(), Error> {
         if broken!(TrustDirectoryEntries) {
             return Ok(());
         }
@@ -162,7 +190,7 @@ impl Recovering {
         Ok(())
     }
 
-    fn dir_of(&self, stream: StreamId) -> Result<PathBuf, Error> {
+    pub(crate) fn dir_of(&self, stream: StreamId) -> Result<PathBuf, Error> {
         let entry = self.manifest.stream(stream);
         let place = entry.and_then(|s| self.places[s.dir].as_ref());
         place
@@ -170,140 +198,8 @@ impl Recovering {
             .ok_or_else(|| Error::Invalid(format!("log stream {stream} has no directory")))
     }
 
-    /// Copies the frames of the newest incarnation beyond its proven ends to new segments, and
-    /// records the ends. Returns the streams with a new segment, each with the segment's (sequence,
-    /// start).
-    fn keep_tails(&mut self, verdict: &Verdict) -> Result<BTreeMap<StreamId, (u64, Lsn)>, Error> {
-        let mut tails = BTreeMap::new();
-        let (Some(newest), Some(end)) = (self.manifest.incarnations.last(), verdict.ends().last())
-        else {
-            return Ok(tails);
-        };
-        let number = newest.number;
-        let mut dims = newest.dims.clone();
-        let mut copied = Vec::new();
-        for (dimension, dim) in dims.iter_mut().enumerate() {
-            let (valid_to, proven) = (end.ends[dimension], end.proven[dimension]);
-            if dim.end.is_some() {
-                continue;
-            }
-            if valid_to > proven.max(dim.start) && !broken!(TrustTail) {
-                copied.push((dimension, dim.stream, proven, valid_to));
-            }
-            dim.end = Some(valid_to);
-            dim.mark = end.marks[dimension];
-        }
-        let copy = |(dimension, stream, from, to)| {
-            (stream, self.copy_tail(number, dimension, stream, from, to))
-        };
-        for (stream, start) in parallel_if_reads_block(&*self.options.device, copied, copy) {
-            tails.insert(stream, start?);
-        }
-        if let Some(newest) = self.manifest.incarnations.last_mut() {
-            newest.dims = dims;
-        }
-        Ok(tails)
-    }
-
-    /// Copies the frames of a stream between `from`, its proven end, and `to` to a separate
-    /// segment. Returns the segment's sequence number and start.
-    fn copy_tail(
-        &self,
-        incarnation: u32,
-        dimension: usize,
-        stream: StreamId,
-        from: Lsn,
-        to: Lsn,
-    ) -> Result<(u64, Lsn), Error> {
-        debug_assert!(from < to, "stream {stream} has nothing behind {from} that is to be copied");
-        let dir = self.dir_of(stream)?;
-        let mut reader = self.tail_reader(dimension, from, to);
-        let mut tail = Tail { start: from, anchor: Vec::new(), end: from, body: Vec::new() };
-        while let Some(chunk) = reader.next_chunk()? {
-            self.encode_tail(&mut tail, &chunk, incarnation, stream)
-                .map_err(|why| Error::corrupt(&dir, 0, why))?;
-        }
-        if tail.end != to {
-            let message = format!(
-                "the tail changed while it was read: it ended at Lsn {to}, now {}",
-                tail.end
-            );
-            return Err(Error::corrupt(&dir, 0, message));
-        }
-        let last = self.chains.get(&stream).and_then(Chain::last_started).map_or(0, |s| s.sequence);
-        let header = SegmentHeader {
-            block_bytes: self.options.block_bytes as u32,
-            uuid: self.manifest.uuid(),
-            stream,
-            incarnation,
-            sequence: last + 1,
-            start: tail.start,
-            durable: to,
-            anchor: tail.anchor,
-        };
-        self.write_tail(&dir, &header, &tail.body)?;
-        Ok((header.sequence, header.start))
-    }
-
-    /// Appends a chunk to a tail, as batches.
-    fn encode_tail(
-        &self,
-        tail: &mut Tail,
-        chunk: &Chunk,
-        incarnation: u32,
-        stream: StreamId,
-    ) -> Result<(), &'static str> {
-        if tail.body.is_empty() {
-            tail.start = chunk.start();
-            tail.anchor = chunk.anchor().to_vec();
-        }
-        tail.end = chunk.start();
-        let mut rest = &chunk.bytes[..];
-        while !rest.is_empty() {
-            let length = format::whole_frames(|at| format::length_in(rest, at), TAIL_BATCH);
-            if length == 0 {
-                return Err("a frame of the tail is too long");
-            }
-            let (frames, behind) = rest.split_at(length);
-            let header = BatchHeader {
-                stream,
-                incarnation,
-                start: tail.end,
-                durable: tail.end,
-                length: length as u32,
-            };
-            let uuid = self.manifest.uuid();
-            let block = self.options.block_bytes;
-            format::append_batch(&mut tail.body, frames, &header, &uuid, block);
-            tail.end += length as u64;
-            rest = behind;
-        }
-        Ok(())
-    }
-
-    /// Writes the segment of a tail. The segment is renamed only when whole and durable: under its
-    /// final name the segment replaces the original.
-    fn write_tail(&self, dir: &Path, header: &SegmentHeader, body: &[u8]) -> Result<(), Error> {
-        let device = &*self.options.device;
-        let path = segment_path(dir, header.sequence);
-        let mut temporary = path.with_extension("tmp");
-        let spare = self.chains.get(&header.stream).and_then(|chain| chain.spare.as_ref());
-        if spare.is_some_and(|spare| spare.path == temporary) {
-            // The spare may be the source of the copy.
-            temporary = path.with_extension("again.tmp");
-        }
-        let header = header.encode();
-        let length = (header.len() + body.len()) as u64;
-        let file = device.create(&temporary, length).map_err(Error::io(&temporary, "create"))?;
-        file.write_at(&[IoSlice::new(&header), IoSlice::new(body)], 0)
-            .map_err(Error::io(&temporary, "write to"))?;
-        file.sync_data().map_err(Error::io(&temporary, "sync"))?;
-        device.rename(&temporary, &path).map_err(Error::io(&path, "rename the tail to"))?;
-        device.sync_dir(dir).map_err(Error::io(dir, "sync the directory"))
-    }
-
     /// The position at which each stream continues.
-    fn stream_ends(&self) -> BTreeMap<StreamId, Lsn> {
+    pub(super) fn stream_ends(&self) -> BTreeMap<StreamId, Lsn> {
         let mut ends = BTreeMap::new();
         for dim in self.manifest.incarnations.iter().flat_map(|i| &i.dims) {
             let end = ends.entry(dim.stream).or_insert(0);
@@ -370,7 +266,7 @@ impl Recovering {
     }
 
     /// Prepares the stream's directory, with a segment for the incarnation's first frames.
-    fn prepare_lane(
+    pub(crate) fn prepare_lane(
         &self,
         stream: StreamId,
         dir: PathBuf,
@@ -437,7 +333,7 @@ impl Recovering {
     }
 
     /// Removes unreferenced files. A failed removal does no harm.
-    fn remove_leftovers(&self, dropped: &[PathBuf]) {
+    pub(crate) fn remove_leftovers(&self, dropped: &[PathBuf]) {
         let device = &*self.options.device;
         for path in self.chains.values().flat_map(|c| &c.leftovers) {
             let _ = device.remove(path);

@@ -26,7 +26,8 @@ impl Statement {
     }
 }
 
-/// Notes the statements of an anchor or a heartbeat, and updates the anchor in effect.
+/// Notes the statements of an anchor or a heartbeat, and updates the anchor in effect. Without
+/// `statements` frames state nothing about the files.
 pub(crate) fn take_statements(
     dimension: usize,
     frame: &Frame<'_>,
@@ -34,7 +35,10 @@ pub(crate) fn take_statements(
     anchor: &mut [Lsn],
     statements: &mut [Statement],
 ) {
-    debug_assert_eq!(anchor.len(), statements.len(), "an anchor of another incarnation");
+    debug_assert!(
+        statements.is_empty() || anchor.len() == statements.len(),
+        "an anchor of another incarnation"
+    );
     match frame.kind {
         FrameKind::Anchor => {
             if frame::read_anchor(frame.payload, anchor).is_some() {
@@ -44,8 +48,10 @@ pub(crate) fn take_statements(
             }
         }
         FrameKind::Heartbeat => {
-            if let Some((_, durable)) = frame::read_heartbeat(frame.payload) {
-                statements[dimension].note(durable, path, place);
+            if let Some((_, durable)) = frame::read_heartbeat(frame.payload)
+                && let Some(own) = statements.get_mut(dimension)
+            {
+                own.note(durable, path, place);
             }
         }
         FrameKind::Record | FrameKind::Part | FrameKind::Void => {}

@@ -2,7 +2,9 @@
 //!
 //! A stream's valid prefix ends at the first byte that is not a valid frame of the stream. The rest
 //! is a torn tail, unless something durable (a frame of another stream, a checkpoint or the
-//! manifest) states a durable position beyond the prefix: then the rest is damage.
+//! manifest) states a durable position beyond the prefix: then the rest is damage. In a mirrored
+//! incarnation frames state what a replicated log has stored: there only the headers of a stream's
+//! own files speak of the stream (`reader.rs` notes no other statements).
 
 use crate::Lsn;
 use crate::error::Error;
@@ -75,6 +77,23 @@ impl Verdict {
 }
 
 impl Recovering {
+    /// The verdict of a manifest that records the ends of all incarnations; `None` if one has not
+    /// ended. A recorded end needs no proof.
+    pub(crate) fn recorded_verdict(&self) -> Option<Verdict> {
+        let end = |incarnation: &Incarnation| {
+            let dims = &incarnation.dims;
+            let proven: Vec<Lsn> = dims.iter().map(|dim| dim.end).collect::<Option<_>>()?;
+            Some(IncarnationEnd {
+                incarnation: incarnation.number,
+                ends: LsnVector::from_slice(&proven),
+                proven,
+                marks: dims.iter().map(|dim| dim.mark).collect(),
+            })
+        };
+        let ends = self.manifest.incarnations.iter().map(end);
+        Some(Verdict { ends: ends.collect::<Option<_>>()? })
+    }
+
     /// Decides whether the readers stopped at torn tails or at damage.
     ///
     /// # Errors

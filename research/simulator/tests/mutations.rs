@@ -120,6 +120,15 @@ fn is_seen_by_one_test(rule: Mutation) -> bool {
     rule == Mutation::LeaveOutUnanchored
         // Torture has no replicated log: `crates/replication/tests/lanes.rs`.
         || matches!(rule, Mutation::RaiseAtLocalSync | Mutation::BlindResume)
+        // Nor standbys: `crates/wal/tests/mirror`.
+        || matches!(
+            rule,
+            Mutation::ForeignStatements
+                | Mutation::KeepGhostTail
+                | Mutation::StartAtOwnEnd
+                | Mutation::ReportUnsynced
+                | Mutation::TrustFoundSegment
+        )
         // The same, and `crates/hyades/tests/validation.rs`.
         || matches!(rule, Mutation::SkipGaps | Mutation::RethrowUnvalidated)
 }

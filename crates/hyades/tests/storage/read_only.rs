@@ -173,3 +173,21 @@ fn readers_do_not_disturb_each_other_and_keep_writers_out() {
     hyades_wal::open_read(LogOptions::new(vec![missing.clone()], 1)).unwrap_err();
     assert!(!missing.exists(), "a reader makes no directory");
 }
+
+#[test]
+fn a_members_database_is_read_and_not_opened_without_its_replicated_log() {
+    let root = tempfile::tempdir().unwrap();
+    let db = counters(root.path());
+    builder().open(&db).unwrap().close().unwrap();
+    let options = LogOptions::new(vec![db.clone()], 1);
+    let uuid = hyades_wal::open_read(options.clone()).unwrap().manifest().uuid();
+    drop(hyades_wal::Mirror::open(options, "n1", uuid).unwrap());
+
+    let error = builder().open(&db).err().unwrap();
+    assert!(matches!(error, Error::Log(hyades_wal::Error::Invalid(_))), "{error}");
+    assert!(error.to_string().contains("member \"n1\" of a replicated database"), "{error}");
+    let to = root.path().join("restored");
+    let report = builder().restore(&Restore::new(vec![db], &to)).unwrap();
+    assert_eq!(report.rows, 500);
+    builder().open(&to).unwrap();
+}

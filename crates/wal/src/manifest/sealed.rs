@@ -39,7 +39,11 @@ pub(super) const WITH_EDITS: u32 = 7;
 /// ([`super::ROW_HEADS`]). Programs without knowledge of short heads would take a frame with a
 /// short head for damaged.
 pub(super) const WITH_ROW_HEADS: u32 = 8;
-pub(super) const FORMATS: [u32; 8] = [
+/// The format of a manifest of a member of a database with a replicated log ([`super::Member`]), or
+/// with a mirrored incarnation ([`super::MIRRORED`]). Older programs would begin an incarnation of
+/// their own, and take what anchors state of the replicated log for statements about the files.
+pub(super) const WITH_MEMBER: u32 = 9;
+pub(super) const FORMATS: [u32; 9] = [
     VERSION,
     WITH_CHECKPOINT,
     WITH_MARKS,
@@ -48,6 +52,7 @@ pub(super) const FORMATS: [u32; 8] = [
     WITH_NUMBERED_VERSIONS,
     WITH_EDITS,
     WITH_ROW_HEADS,
+    WITH_MEMBER,
 ];
 
 /// Encloses a JSON value in a line with the version and a line with the checksum.
@@ -87,7 +92,7 @@ pub(crate) fn unseal<T: DeserializeOwned>(path: &Path, bytes: &[u8]) -> Result<T
         return Err(Error::Version {
             path: path.to_owned(),
             found: first.format,
-            newest: WITH_ROW_HEADS,
+            newest: WITH_MEMBER,
         });
     }
     if !sound {
