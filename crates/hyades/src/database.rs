@@ -1,6 +1,8 @@
 //! The public API: databases and sessions.
 
 mod attempt;
+#[cfg(feature = "replication")]
+mod marks;
 mod metrics;
 mod open;
 mod order;
@@ -10,6 +12,8 @@ mod snapshot;
 mod tables;
 
 pub use attempt::Attempt;
+#[cfg(feature = "replication")]
+pub use marks::CutMarks;
 pub use open::OpenTransaction;
 pub use order::{InOrder, SessionOrder};
 use session::Loan;

@@ -4,7 +4,7 @@ use crate::storage::Stamp;
 use crate::storage::hash_index::hash_key;
 use crate::storage::record::word;
 use crate::storage::table::TableData;
-use crate::storage::usage::{Usage, of_row};
+use crate::storage::usage::{TableStats, Usage, of_row};
 use hyades_index::Keyed;
 use hyades_platform::reclaim;
 use std::sync::atomic::Ordering;
@@ -54,4 +54,15 @@ pub(crate) fn usage<S: Stamp>(tables: &[TableData<S>]) -> Vec<Usage> {
         sum
     };
     tables.iter().map(count).collect()
+}
+
+/// Returns the contents of the tables, with the tables' names. While transactions run a deletion
+/// may be counted before the insertion of its row: a negative sum counts as 0.
+pub(crate) fn described<S: Stamp>(tables: &[TableData<S>], sums: &[Usage]) -> Vec<TableStats> {
+    let each = tables.iter().zip(sums).map(|(table, sum)| TableStats {
+        name: table.layout.name.clone(),
+        rows: sum.rows.max(0) as u64,
+        bytes: sum.bytes.max(0) as u64,
+    });
+    each.collect()
 }

@@ -1,6 +1,8 @@
 //! State shared by the transactions of a database.
 
 pub(crate) mod active;
+#[cfg(feature = "replication")]
+pub(crate) mod closed_epochs;
 pub(crate) mod cut;
 pub(crate) mod snapshots;
 

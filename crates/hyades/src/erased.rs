@@ -3,6 +3,8 @@
 
 use crate::checkpoint::keeper::Checkpointed;
 use crate::concurrency::turns::TurnListener;
+#[cfg(feature = "replication")]
+use crate::engine::closed_epochs::{ClosedEpochs, CutMark};
 use crate::engine::snapshots::{SnapshotState, Snapshots};
 use crate::error::{Abort, Error};
 use crate::logging::determinism::{Determinism, Drawn};
@@ -51,6 +53,13 @@ pub(crate) trait AnyEngine: Checkpointed {
     fn is_inside(&self) -> bool;
     fn close_snapshot(&self, snapshot: &Arc<SnapshotState>);
     fn snapshots(&self) -> &Snapshots;
+    /// Ends an epoch for a cut mark, or looks again at the ended epoch; `None` while commits of the
+    /// epoch are under way.
+    #[cfg(feature = "replication")]
+    fn close_epoch(&self, closing: &mut ClosedEpochs) -> Option<CutMark>;
+    /// Makes a cut mark together with a snapshot of the mark's epoch. Waits for commits.
+    #[cfg(all(feature = "replication", feature = "research"))]
+    fn mark_with_snapshot(&self) -> Result<(CutMark, Arc<SnapshotState>), Error>;
     /// Whether calls are logged before they run, and only calls are logged.
     fn logs_first(&self) -> bool;
     /// For an engine that logs calls first: sets the listener for the seat of each posted call that

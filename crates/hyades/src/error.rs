@@ -73,8 +73,8 @@ pub enum Abort {
     /// The savepoint was discarded by a rollback to an earlier savepoint, or is another
     /// transaction's.
     NoSuchSavepoint,
-    /// A snapshot is read, and nothing can be written there, see
-    /// [`Database::snapshot`](crate::Database::snapshot).
+    /// A snapshot, or a follower of another database, is read, and nothing can be written there,
+    /// see [`Database::snapshot`](crate::Database::snapshot).
     ReadOnly,
     /// A [walk](crate::Transaction::walk) in a procedure whose call may be logged and repeated.
     NotInCall,
@@ -155,7 +155,10 @@ impl fmt::Display for Abort {
                 write!(f, "the transaction has no such savepoint, or no longer")
             }
             Abort::ReadOnly => {
-                write!(f, "a snapshot is only read: write in a transaction")
+                write!(
+                    f,
+                    "a snapshot, or a follower, is only read: write in a transaction of the primary"
+                )
             }
             Abort::NotInCall => f.write_str(NOT_IN_CALL),
             Abort::OutsidePartitions => f.write_str(OUTSIDE_PARTITIONS),

@@ -75,6 +75,8 @@ mod digest;
 mod engine;
 mod erased;
 mod error;
+#[cfg(feature = "replication")]
+mod following;
 #[doc(hidden)]
 pub mod fuzzing;
 mod garbage;
@@ -112,22 +114,34 @@ pub use hyades_platform::device;
 pub use hyades_wal as wal;
 
 pub use backup::{BackupReport, backup};
+#[cfg(feature = "replication")]
+pub use checkpoint::image::ImagePlace;
 pub use checkpoint::keeper::CheckpointStats;
 pub use checkpoint::{CheckpointReport, CheckpointSettings};
 pub use config::{Builder, Concurrency, Isolation, Protocol};
+#[cfg(feature = "replication")]
+pub use database::CutMarks;
 pub use database::{
     Attempt, Database, InOrder, OpenTransaction, Session, SessionOrder, Snapshot, Stats,
 };
+#[cfg(feature = "replication")]
+pub use engine::closed_epochs::CutMark;
 pub use engine::snapshots::SnapshotSettings;
 
 pub use error::{Abort, Error};
+#[cfg(feature = "replication")]
+pub use following::{Follower, FollowerImage, RoundReport};
 pub use hyades_derive::Table;
 pub use logging::record::RecordKind;
 pub use logging::settings::LogSettings;
 #[cfg(feature = "research")]
 pub use logging::settings::ResearchSettings;
 pub use metrics::{Histogram, Metric, MetricValue, Metrics};
+#[cfg(feature = "replication")]
+pub use opening::follower::FollowedLog;
 pub use posted::PostedCall;
+#[cfg(feature = "replication")]
+pub use recovery::frame_source::{FrameChunks, FrameSource};
 #[cfg(feature = "research")]
 pub use recovery::plan::Replay;
 pub use recovery::report::{

@@ -209,6 +209,16 @@ mutations! {
     MarkedWithoutReader "marked-without-reader",
     /// A transaction commits in an epoch closed by a snapshot or a checkpoint.
     CommitInClosedEpoch "commit-in-closed-epoch",
+    /// A cut mark is made although transactions of the mark's epoch are still committing.
+    MarkEarly "mark-early",
+    /// The positions from which a cut mark's next round reads are noted after the end of the epoch.
+    MarkFromLate "mark-from-late",
+    /// A round of a follower replays records of epochs after the mark.
+    ApplyLaterEpoch "apply-later-epoch",
+    /// The image of a follower does not save the rows that rounds overwrite meanwhile.
+    ImageInRound "image-in-round",
+    /// A round of a follower does not keep the versions read by open readers.
+    ForgetServed "forget-served",
     /// A transaction commits although versions are no longer kept for the transaction.
     CommitAfterEnded "commit-after-ended",
     /// Replay forgets versions read by later records.

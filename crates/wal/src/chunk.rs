@@ -12,6 +12,35 @@ pub struct Chunk {
 }
 
 impl Chunk {
+    /// A chunk of whole frames with verified checksums, the first of which begins at `start`.
+    /// `anchor`: the anchor in effect there, see [`Chunk::anchor`].
+    pub fn of_frames(start: Lsn, bytes: Vec<u8>, anchor: Vec<Lsn>) -> Chunk {
+        let chunk = Chunk { start, bytes, anchor };
+        debug_assert_eq!(
+            chunk.frames().last().map_or(start, |frame| frame.end),
+            chunk.end(),
+            "the chunk consists of whole frames"
+        );
+        chunk
+    }
+
+    /// Returns the frames between two positions, each the start of a frame or the chunk's end.
+    /// `None` if the positions are not, or outside the chunk.
+    pub fn part(&self, from: Lsn, to: Lsn) -> Option<Chunk> {
+        let mut anchor = self.anchor.clone();
+        let (mut starts, mut ends) = (from == self.end(), to == self.start);
+        for frame in self.frames() {
+            starts |= frame.start == from;
+            ends |= frame.end == to;
+            if frame.kind == FrameKind::Anchor && frame.end <= from {
+                frame::read_anchor(frame.payload, &mut anchor)?;
+            }
+        }
+        let range = from.checked_sub(self.start)?..to.checked_sub(self.start)?;
+        let bytes = self.bytes.get(range.start as usize..range.end as usize)?.to_vec();
+        (starts && ends).then_some(Chunk { start: from, bytes, anchor })
+    }
+
     /// Where the first frame begins.
     pub fn start(&self) -> Lsn {
         self.start
@@ -41,27 +70,6 @@ impl Chunk {
             frame::read_anchor(frame.payload, &mut stated)?;
             Some((frame.end, stated))
         })
-    }
-
-    /// The frames from `from` to `to`, both within the chunk; `None` if a frame lies across either.
-    pub(crate) fn part(&self, from: Lsn, to: Lsn) -> Option<Chunk> {
-        debug_assert!(self.start <= from && from <= to && to <= self.end(), "outside the chunk");
-        let (mut at, mut anchor) = (self.start, self.anchor.clone());
-        let mut frames = self.frames();
-        let mut go_on = |until: Lsn, at: &mut Lsn| {
-            while *at < until {
-                let Some(frame) = frames.next() else { break };
-                *at = frame.end;
-                if frame.kind == FrameKind::Anchor && until == from {
-                    let _ = frame::read_anchor(frame.payload, &mut anchor);
-                }
-            }
-            *at == until
-        };
-        let is_whole = go_on(from, &mut at) && go_on(to, &mut at);
-        let bytes =
-            || self.bytes[(from - self.start) as usize..(to - self.start) as usize].to_vec();
-        is_whole.then(|| Chunk { start: from, bytes: bytes(), anchor })
     }
 
     /// Returns the frames from `lsn` on; `lsn` must be the start of a frame or the chunk's end.

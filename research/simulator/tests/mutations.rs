@@ -129,6 +129,10 @@ fn is_seen_by_one_test(rule: Mutation) -> bool {
                 | Mutation::ReportUnsynced
                 | Mutation::TrustFoundSegment
         )
+        // Torture has no followers: `crates/hyades/tests/following.rs`.
+        || matches!(rule, Mutation::MarkEarly | Mutation::MarkFromLate)
+        || matches!(rule, Mutation::ApplyLaterEpoch | Mutation::ForgetServed)
+        || rule == Mutation::ImageInRound
         // The same, and `crates/hyades/tests/validation.rs`.
         || matches!(rule, Mutation::SkipGaps | Mutation::RethrowUnvalidated)
 }

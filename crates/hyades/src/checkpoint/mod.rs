@@ -9,6 +9,8 @@
 //! [`CheckpointSettings::fuzzy`].
 
 pub(crate) mod format;
+#[cfg(feature = "replication")]
+pub(crate) mod image;
 pub(crate) mod keeper;
 mod pace;
 pub(crate) mod read;
@@ -155,7 +157,7 @@ pub(crate) fn write<P: LoggingProtocol, S: Stamp>(
     let shown = ImageBounds { taken_at_us: began_at_us, ..ImageBounds::now(engine, log) };
     let (number, parts) = log.next_checkpoint(settings.files_per_dir);
     event!(INFO, "checkpoint begun", number = number, cut_epoch = epoch.0, fuzzy = fuzzy);
-    let pace = Pace::new(settings.share, parts.len(), stop, log);
+    let pace = Pace::new(settings.share, parts.len(), stop, Some(log));
     let writing = Writing {
         tables: &engine.tables,
         cut: &engine.cut,

@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use hyades_platform::clock;
-use hyades_wal::Log;
+use hyades_wal::{Log, Poisoned};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ pub(super) struct Pace<'p> {
     /// The busy share of each writer's time.
     duty: f64,
     stop: &'p AtomicBool,
-    log: &'p Log,
+    log: Option<&'p Log>,
 }
 
 /// Pauses are slept in pieces of this length, to notice the end of a pause early.
@@ -19,25 +19,29 @@ const PIECE: Duration = Duration::from_millis(2);
 
 impl<'p> Pace<'p> {
     /// Creates a pace for `writers` writers with `share` of all processors together. `stop` ends
-    /// the checkpoint, and so does a failure of the log: without the log the checkpoint would never
-    /// become valid.
-    pub fn new(share: f64, writers: usize, stop: &'p AtomicBool, log: &'p Log) -> Self {
+    /// the checkpoint, and so does a failure of the log, if there is one: without the log the
+    /// checkpoint would never become valid.
+    pub fn new(share: f64, writers: usize, stop: &'p AtomicBool, log: Option<&'p Log>) -> Self {
         debug_assert!(share > 0.0, "a checkpoint has a share of the processors");
         let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
         let duty = (share * cores as f64 / writers.max(1) as f64).clamp(0.01, 1.0);
         Pace { duty, stop, log }
     }
 
+    fn poisoned(&self) -> Option<Poisoned> {
+        self.log.and_then(Log::poisoned)
+    }
+
     /// Whether the checkpoint should be abandoned; [`Pace::begin`] returns the reason.
     pub fn is_over(&self) -> bool {
         // Acquire: pairs with the Release store of `stop`.
-        self.stop.load(Ordering::Acquire) || self.log.poisoned().is_some()
+        self.stop.load(Ordering::Acquire) || self.poisoned().is_some()
     }
 
     /// Starts a stretch of work and returns its start time. Fails if the checkpoint should be
     /// abandoned.
     pub fn begin(&self) -> Result<u64, Error> {
-        if let Some(cause) = self.log.poisoned() {
+        if let Some(cause) = self.poisoned() {
             return Err(Error::Poisoned(cause.to_string()));
         }
         if self.is_over() {

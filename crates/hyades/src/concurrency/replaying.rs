@@ -286,7 +286,14 @@ pub(crate) fn install_in_place<C: ConcurrencyControl<P>, P: LoggingProtocol>(
     state: &mut TxnState<'_, C, P>,
     tid: Tid,
 ) {
-    steps::install(engine, state, tid, steps::already_locked, |record, version| {
+    // Of a follower the state before may be read meanwhile. No other thread writes the row.
+    let is_read = engine.snapshots.are_below(tid);
+    let lock = |record: &Record<C::Row>| {
+        if is_read {
+            record.lock_in_turn();
+        }
+    };
+    steps::install(engine, state, tid, lock, |record, version| {
         record.word.store(version, Ordering::Release)
     });
 }

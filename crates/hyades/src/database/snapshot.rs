@@ -27,6 +27,18 @@ impl fmt::Debug for Snapshot {
 }
 
 impl Snapshot {
+    #[cfg(all(feature = "replication", feature = "research"))]
+    pub(super) fn of(database: &Database, state: Arc<SnapshotState>) -> Snapshot {
+        Snapshot { database: database.clone(), state: Ok(state) }
+    }
+
+    /// The last epoch of the snapshot; `None` if the snapshot was not opened.
+    #[cfg(feature = "replication")]
+    #[doc(hidden)]
+    pub fn epoch(&self) -> Option<u64> {
+        self.state.as_ref().ok().map(|state| state.epoch.0)
+    }
+
     pub(super) fn is_of(&self, database: &Arc<DatabaseInner>) -> bool {
         Arc::ptr_eq(&self.database.shared, database)
     }

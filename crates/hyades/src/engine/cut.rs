@@ -301,6 +301,22 @@ impl Cut {
         cut
     }
 
+    /// Makes a cut of a state that is whole: everything up to `cut` is installed, and nothing later
+    /// will be installed before the call returns. [`Cut::end`] ends the cut.
+    #[cfg(feature = "replication")]
+    pub fn begin_at(&self, cut: EpochNumber, snapshots: &Snapshots, limit: u64) {
+        self.fuzzy.store(false, Ordering::SeqCst);
+        self.limit.store(limit, Ordering::Relaxed);
+        self.epoch.store(cut.0, Ordering::SeqCst);
+        snapshots.set_cut(cut);
+    }
+
+    /// Whether a cut is active.
+    #[cfg(feature = "replication")]
+    pub fn is_active(&self) -> bool {
+        self.epoch.load(Ordering::SeqCst) != NONE.0
+    }
+
     /// Ends the cut: nothing is saved any more.
     pub fn end(&self, snapshots: &Snapshots) {
         self.epoch.store(NONE.0, Ordering::SeqCst);

@@ -23,6 +23,8 @@
 
 mod ending;
 mod held;
+#[cfg(feature = "replication")]
+mod served;
 mod settings;
 
 use super::active::{ActiveTransactions, ReaderTimes};

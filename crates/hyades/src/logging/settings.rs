@@ -1,6 +1,8 @@
 //! Settings of the log.
 
 use hyades_platform::device::Device;
+#[cfg(feature = "replication")]
+use hyades_wal::Remote;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,6 +50,9 @@ pub struct LogSettings {
     /// default), 10 ms, or 40 ms where the protocol acknowledges by epochs: an acknowledgement then
     /// takes about an epoch. Epochs are cuts for checkpoints.
     pub epoch: Option<Duration>,
+    /// A replicated log, see [`Builder::remote`](crate::Builder::remote).
+    #[cfg(feature = "replication")]
+    pub(crate) remote: Option<Arc<dyn Remote>>,
     /// Settings for experiments (feature `research`).
     #[cfg(feature = "research")]
     pub research: ResearchSettings,
@@ -67,6 +72,8 @@ impl Default for LogSettings {
             flush_interval: None,
             hot_rows_bytes: 512 << 20,
             epoch: None,
+            #[cfg(feature = "replication")]
+            remote: None,
             research: ResearchSettings::default(),
         }
     }

@@ -5,6 +5,10 @@ use crate::checkpoint::keeper::Checkpointed;
 use crate::checkpoint::{self, CheckpointReport, CheckpointSettings};
 use crate::concurrency::turns::TurnListener;
 use crate::digest;
+#[cfg(all(feature = "replication", feature = "research"))]
+use crate::engine::closed_epochs;
+#[cfg(feature = "replication")]
+use crate::engine::closed_epochs::{ClosedEpochs, CutMark, Epochs};
 use crate::engine::cut::Cut;
 use crate::engine::snapshots::{SnapshotState, Snapshots};
 use crate::erased::{AnyEngine, AnySession};
@@ -13,8 +17,6 @@ use crate::logging::{HotRows, LoggingProtocol};
 use crate::retry::{OnThisThread, check_may_wait};
 use crate::session::EngineSession;
 use crate::session::shared::Sessions;
-use crate::storage::Stamp;
-use crate::storage::table::TableData;
 use crate::storage::usage::{TableStats, Usage};
 use crate::tally::SessionCounts;
 use hyades_platform::active_epochs::EpochSlot;
@@ -40,15 +42,13 @@ impl<C: RunsUnder<P>, P: LoggingProtocol> Host<C, P> {
     }
 }
 
-/// Returns the contents of the tables, with the tables' names. While transactions run a deletion
-/// may be counted before the insertion of its row: a negative sum counts as 0.
-fn described<S: Stamp>(tables: &[TableData<S>], sums: &[Usage]) -> Vec<TableStats> {
-    let each = tables.iter().zip(sums).map(|(table, sum)| TableStats {
-        name: table.layout.name.clone(),
-        rows: sum.rows.max(0) as u64,
-        bytes: sum.bytes.max(0) as u64,
-    });
-    each.collect()
+#[cfg(feature = "replication")]
+impl<C: RunsUnder<P>, P: LoggingProtocol> Host<C, P> {
+    fn epochs(&self) -> Epochs<'_> {
+        let engine = &self.shared.engine;
+        let (epoch, snapshots) = (&*engine.epoch, &engine.snapshots);
+        Epochs { epoch, snapshots, active: engine.cut.active() }
+    }
 }
 
 impl<C: RunsUnder<P>, P: LoggingProtocol> AnyEngine for Host<C, P> {
@@ -69,13 +69,13 @@ impl<C: RunsUnder<P>, P: LoggingProtocol> AnyEngine for Host<C, P> {
         let tables = &self.shared.engine.tables;
         let mut sums: Vec<Usage> = tables.iter().map(|table| table.replayed.get()).collect();
         self.shared.tallies.add_usage(&mut sums);
-        described(tables, &sums)
+        digest::described(tables, &sums)
     }
 
     #[cfg(feature = "research")]
     fn recount(&self) -> Vec<TableStats> {
         let tables = &self.shared.engine.tables;
-        described(tables, &digest::usage(tables))
+        digest::described(tables, &digest::usage(tables))
     }
 
     fn hot_rows(&self) -> HotRows {
@@ -117,6 +117,21 @@ impl<C: RunsUnder<P>, P: LoggingProtocol> AnyEngine for Host<C, P> {
 
     fn snapshots(&self) -> &Snapshots {
         &self.shared.engine.snapshots
+    }
+
+    #[cfg(feature = "replication")]
+    fn close_epoch(&self, closing: &mut ClosedEpochs) -> Option<CutMark> {
+        let log = self.log.as_ref()?;
+        let positions = || (0..log.streams()).map(|stream| log.next_lsn(stream)).collect();
+        closing.tick(self.epochs(), log.incarnation(), positions)
+    }
+
+    #[cfg(all(feature = "replication", feature = "research"))]
+    fn mark_with_snapshot(&self) -> Result<(CutMark, Arc<SnapshotState>), Error> {
+        self.check_outside("a cut mark was made")?;
+        let Some(log) = &self.log else { return Err(Error::Misuse("there is no log".into())) };
+        let positions = || (0..log.streams()).map(|stream| log.next_lsn(stream)).collect();
+        Ok(closed_epochs::mark_with_snapshot(self.epochs(), log.incarnation(), positions))
     }
 
     fn logs_first(&self) -> bool {

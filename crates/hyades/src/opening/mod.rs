@@ -1,5 +1,7 @@
 //! Opens a database: from the builder's description, through recovery, to a running database.
 
+#[cfg(feature = "replication")]
+pub(crate) mod follower;
 mod host;
 mod incarnation;
 pub(crate) mod pairs;
@@ -124,7 +126,17 @@ fn check(builder: &Builder) -> Result<(), Error> {
     std::iter::once(builder.record)
         .chain(records)
         .try_for_each(|record| pairs::check_record(pair, record))?;
+    #[cfg(feature = "replication")]
+    if builder.log.remote.is_some() {
+        pairs::check_followed(pair, !is_data_only(builder))?;
+    }
     pairs::check_streams(builder.protocol, builder.log.streams)
+}
+
+/// Whether no command can be logged: then replay may go by row versions alone.
+fn is_data_only(builder: &Builder) -> bool {
+    let data = |record: Option<RecordKind>| record.is_none_or(|r| r == RecordKind::Data);
+    builder.record == RecordKind::Data && builder.procedures.iter().all(|p| data(p.record))
 }
 
 /// The first epoch of a database.
@@ -197,7 +209,7 @@ impl Opening<'_> {
 
     /// Returns the kind of replay for commands in the log of a protocol.
     fn command_replay<P: StartsOnLog>(&self) -> CommandReplay {
-        match self.is_data_only() {
+        match is_data_only(&self.builder) {
             true => CommandReplay::Never,
             false if P::VECTORS && !P::PREDECESSORS => CommandReplay::MayKeepVersions,
             false => CommandReplay::InOrder,
@@ -241,6 +253,10 @@ impl Opening<'_> {
         options.flushed_by_writers = settings.research.flushed_by_sessions;
         options.block_bytes = settings.research.block_bytes;
         options.device = settings.device.clone().unwrap_or_else(FileDevice::shared);
+        #[cfg(feature = "replication")]
+        {
+            options.remote.clone_from(&settings.remote);
+        }
         // The protocol itself anchors streams; the flusher's anchors are a fallback.
         options.anchor_interval_bytes = settings.research.anchor_interval_bytes * 4;
         options
@@ -316,7 +332,7 @@ impl Opening<'_> {
                 && (first_epoch > floor || broken!(RestartEpochs)),
             "the versions of a run are above all earlier ones"
         );
-        let data_only = self.is_data_only();
+        let data_only = is_data_only(&self.builder);
         let stored =
             if changes_log { catalogue.bytes_before_checkpoint() } else { catalogue.to_bytes() };
         let control = C::new(&self.control_settings(self.command_replay::<P>()));
@@ -363,7 +379,7 @@ impl Opening<'_> {
         let protocol = P::start(&StartContext {
             log,
             settings,
-            data_only: self.is_data_only(),
+            data_only: is_data_only(&self.builder),
             replays_versions: control.replays_versions(),
             epoch: &epoch,
             epoch_interval,
@@ -399,13 +415,6 @@ impl Opening<'_> {
             0 => std::thread::available_parallelism().map_or(1, |n| n.get()),
             n => n,
         }
-    }
-
-    /// Whether no command can be logged: then replay may go by row versions alone.
-    fn is_data_only(&self) -> bool {
-        let data = |record: Option<RecordKind>| record.is_none_or(|r| r == RecordKind::Data);
-        self.builder.record == RecordKind::Data
-            && self.builder.procedures.iter().all(|p| data(p.record))
     }
 
     fn finish(

@@ -1,11 +1,15 @@
 //! The table of sound combinations of concurrency control and logging protocol.
 
 use super::Opening;
+#[cfg(feature = "replication")]
+use super::follower::FollowedLog;
 use crate::concurrency::{Commits, ConcurrencyControl};
 use crate::concurrency::{hekaton::Hekaton, no_wait::NoWait, silo::Silo};
 use crate::config::{Concurrency, Isolation, Protocol, alternatives};
 use crate::database::Database;
 use crate::error::Error;
+#[cfg(feature = "replication")]
+use crate::following::Follower;
 use crate::logging::record::RecordKind;
 use crate::logging::schemes::SchemeRegistry;
 use crate::logging::{LoggingProtocol, StartsOnLog};
@@ -40,7 +44,13 @@ pub struct Pair {
     protocol: Protocol,
     concurrency: Concurrency,
     open: fn(Opening<'_>) -> Result<Database, Error>,
+    /// How a log of the pair is followed, if the log may be.
+    #[cfg(feature = "replication")]
+    follow: Option<Follow>,
 }
+
+#[cfg(feature = "replication")]
+type Follow = fn(Opening<'_>, &FollowedLog<'_>) -> Result<Follower, Error>;
 
 impl Pair {
     /// The pair of the protocol `P` and the concurrency control `C`, under their names.
@@ -49,7 +59,26 @@ impl Pair {
         C: RunsUnder<P>,
         P: StartsOnLog,
     {
-        Pair { protocol, concurrency, open: |opening| opening.with_log::<C, P>() }
+        Pair {
+            protocol,
+            concurrency,
+            open: |opening| opening.with_log::<C, P>(),
+            #[cfg(feature = "replication")]
+            follow: None,
+        }
+    }
+
+    /// As [`Pair::on_log`], for a pair whose log may be followed by other processes.
+    const fn followed<C, P>(concurrency: Concurrency, protocol: Protocol) -> Pair
+    where
+        C: RunsUnder<P>,
+        P: StartsOnLog,
+    {
+        Pair {
+            #[cfg(feature = "replication")]
+            follow: Some(|opening, followed| opening.follow::<C, P>(followed)),
+            ..Pair::on_log::<C, P>(concurrency, protocol)
+        }
     }
 
     /// The pair of the protocol `P` and the concurrency control `C`, under their names, without a
@@ -59,7 +88,13 @@ impl Pair {
         C: RunsUnder<P>,
         P: LoggingProtocol + Default,
     {
-        Pair { protocol, concurrency, open: |opening| opening.without_log::<C, P>(P::default()) }
+        Pair {
+            protocol,
+            concurrency,
+            open: |opening| opening.without_log::<C, P>(P::default()),
+            #[cfg(feature = "replication")]
+            follow: None,
+        }
     }
 
     fn names(&self) -> (Protocol, Concurrency) {
@@ -71,12 +106,12 @@ static PAIRS: [Pair; 9] = [
     Pair::without_log::<NoWait, NoLog>(Concurrency::NoWait, Protocol::None),
     Pair::without_log::<Silo, NoLog>(Concurrency::Silo, Protocol::None),
     Pair::without_log::<Hekaton, NoLog>(Concurrency::Hekaton, Protocol::None),
-    Pair::on_log::<NoWait, Serial>(Concurrency::NoWait, Protocol::Serial),
-    Pair::on_log::<Silo, Serial>(Concurrency::Silo, Protocol::Serial),
-    Pair::on_log::<Hekaton, Serial>(Concurrency::Hekaton, Protocol::Serial),
-    Pair::on_log::<NoWait, Taurus>(Concurrency::NoWait, Protocol::Taurus),
-    Pair::on_log::<Silo, Taurus>(Concurrency::Silo, Protocol::Taurus),
-    Pair::on_log::<Hekaton, Taurus>(Concurrency::Hekaton, Protocol::Taurus),
+    Pair::followed::<NoWait, Serial>(Concurrency::NoWait, Protocol::Serial),
+    Pair::followed::<Silo, Serial>(Concurrency::Silo, Protocol::Serial),
+    Pair::followed::<Hekaton, Serial>(Concurrency::Hekaton, Protocol::Serial),
+    Pair::followed::<NoWait, Taurus>(Concurrency::NoWait, Protocol::Taurus),
+    Pair::followed::<Silo, Taurus>(Concurrency::Silo, Protocol::Taurus),
+    Pair::followed::<Hekaton, Taurus>(Concurrency::Hekaton, Protocol::Taurus),
 ];
 
 /// Pairs of other crates.
@@ -148,6 +183,45 @@ fn unsound((protocol, concurrency): (Protocol, Concurrency)) -> Error {
 /// Rejects a pair that cannot be recovered.
 pub(crate) fn check(pair: (Protocol, Concurrency)) -> Result<(), Error> {
     if pair.1.runs_under(pair.0) { Ok(()) } else { Err(unsound(pair)) }
+}
+
+/// Rejects a pair whose log cannot be followed by other processes, round by round. `commands`:
+/// whether commands may be logged.
+#[cfg(feature = "replication")]
+pub(crate) fn check_followed(names: (Protocol, Concurrency), commands: bool) -> Result<(), Error> {
+    let followed = || PAIRS.iter().filter(|pair| pair.follow.is_some());
+    let controls = followed().filter(|pair| pair.protocol == names.0);
+    let controls: Vec<_> = controls.map(|pair| pair.concurrency.name()).collect();
+    let why = if controls.is_empty() {
+        let protocols = [Protocol::Taurus, Protocol::Serial].map(Protocol::name);
+        let protocols = alternatives(protocols.into_iter());
+        format!(
+            "a record may need records behind the end of its round: set protocol to {protocols}"
+        )
+    } else if !controls.contains(&names.1.name()) {
+        let controls = alternatives(controls.into_iter());
+        format!("a round may end between dependent records: set concurrency to {controls}")
+    } else if commands && names.1 == Concurrency::Hekaton {
+        "commands may read row versions of earlier rounds: set record to data".to_string()
+    } else {
+        return Ok(());
+    };
+    let (protocol, control) = (names.0.name(), names.1.name());
+    Err(Error::Misuse(format!("the log of {protocol} with {control} cannot be followed: {why}")))
+}
+
+/// Follows a log of the requested pair.
+#[cfg(feature = "replication")]
+pub(crate) fn follow(
+    names: (Protocol, Concurrency),
+    opening: Opening<'_>,
+    followed: &FollowedLog<'_>,
+) -> Result<Follower, Error> {
+    let pair = find(names).ok_or_else(|| unsound(names))?;
+    match pair.follow {
+        Some(follow) => follow(opening, followed),
+        None => Err(unsound(names)),
+    }
 }
 
 /// Rejects an isolation not offered by the concurrency control.

@@ -45,7 +45,9 @@ pub(crate) struct Applier {
     pub writer: Id,
     /// Whether rows have several versions, by TID.
     pub by_timestamp: bool,
-    old_versions: OldVersionWriter,
+    /// Whether the state before the replay is served meanwhile, see [`super::serving`].
+    pub serves: bool,
+    pub(super) old_versions: OldVersionWriter,
     stale: Garbage,
     /// The usage added to the tables.
     usage: LocalUsage,
@@ -71,7 +73,9 @@ impl Applier {
                 )));
             }
         }
-        defer_garbage(replay, (self.writer, head.tid), &mut self.stale);
+        if !self.serves {
+            defer_garbage(replay, (self.writer, head.tid), &mut self.stale);
+        }
         Ok(())
     }
 
@@ -220,12 +224,7 @@ impl Applier {
                     tid > current || broken!(ApplyOlder),
                     "a version is replaced by a later one"
                 );
-                if self.by_timestamp {
-                    self.keep(replay, (record, version), tid, guard);
-                } else if self.writer != 0 {
-                    let writer = (self.writer, tid);
-                    replay.engine.protocol.versions.supersede(table, record, version, writer);
-                }
+                self.keep_overwritten(replay, (table, record, version), tid, guard);
                 self.install_newer(replay, (table, record, version), tid, change, guard)
             }
         };
@@ -241,7 +240,7 @@ impl Applier {
     }
 
     /// Keeps a version overwritten by transaction `tid`, where commands read as of a timestamp.
-    fn keep<S: Stamp>(
+    pub(super) fn keep<S: Stamp>(
         &mut self,
         replay: &ReplayContext<S>,
         row: (&Record<S>, u64),
@@ -305,6 +304,8 @@ impl Applier {
             debug_assert!(held.tid > word::tid(version), "a delta produces a later version");
             if self.by_timestamp {
                 self.keep(replay, (record, version), held.tid, guard);
+            } else if self.serves {
+                self.keep_served(replay, (table, record, version), held.tid, guard);
             }
             let change = held.change(word::tid(version));
             let row = (table, record, version);
@@ -396,9 +397,9 @@ impl Applier {
         word::of(tid) | if gone { word::ABSENT } else { 0 }
     }
 
-    /// Whether rows have several versions.
+    /// Whether rows have several versions, so that deleted rows and index entries stay.
     fn keeps_versions(&self) -> bool {
-        self.by_timestamp || self.writer != 0
+        self.by_timestamp || self.writer != 0 || self.serves
     }
 
     /// Hands over the remaining tombstones, for removal at the end.
@@ -406,6 +407,9 @@ impl Applier {
         replay.add_usage(self.usage.take());
         replay.engine.snapshots.versions().end_writer(&mut self.old_versions);
         self.tombstones.hand_over(replay);
+        if !self.stale.is_empty() {
+            replay.left.lock().unpoisoned().append(&mut self.stale);
+        }
     }
 }
 

@@ -64,6 +64,10 @@ impl CommandRunner {
         replay.add_usage(self.workspace.usage.take());
         let outcomes = std::mem::take(&mut self.outcomes);
         replay.outcomes.lock().unpoisoned().merge(outcomes);
+        // Rows and entries held by readers of the state before the replay.
+        if !self.garbage.is_empty() {
+            replay.left.lock().unpoisoned().append(&mut self.garbage);
+        }
     }
 
     /// Runs the command of a record after the replay of all its dependencies. `place` is the

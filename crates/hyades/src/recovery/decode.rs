@@ -104,6 +104,12 @@ impl RecordShape {
         RecordShape { until: epoch, ..self }
     }
 
+    /// Returns the shape with records of epochs up to `cut` skipped.
+    #[cfg(feature = "replication")]
+    pub fn after(self, cut: Option<EpochNumber>) -> RecordShape {
+        RecordShape { cut, ..self }
+    }
+
     /// Returns the shape, compared with the present declarations of how tables are spread over
     /// partitions.
     pub fn over(self, incarnation: &Incarnation, declared: &BTreeMap<String, String>) -> Self {

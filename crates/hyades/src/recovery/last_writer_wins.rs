@@ -134,7 +134,7 @@ pub(crate) fn replay<S: Stamp>(
         return Ok(Vec::new());
     }
     // The ends are known now: records not admitted by the ends are dead.
-    let mut applier = Applier::default();
+    let mut applier = Applier::of(replay);
     let guard = hyades_platform::reclaim::pin();
     for record in undecided.into_inner().unpoisoned() {
         let as_newest = broken!(DeadByNewestEnd) && shape.ended;
@@ -145,6 +145,7 @@ pub(crate) fn replay<S: Stamp>(
         } else {
             // A dead record has used its epoch nevertheless.
             count(replay, &record.head);
+            replay.note_dead(&record.head);
             replay.counts.dead.fetch_add(u64::from(record.counts), Ordering::Relaxed);
         }
     }
@@ -191,7 +192,7 @@ fn work<S: Stamp>(
     undecided: &Mutex<Vec<Unjudged>>,
 ) -> Result<(), Error> {
     let lanes = all.lanes;
-    let mut applier = Applier::default();
+    let mut applier = Applier::of(replay);
     let mut prefetcher = Prefetcher::default();
     let mut later: Undecided<Unjudged> = Undecided::new(Lane::count(lanes.len()));
     while !replay.has_failed() {

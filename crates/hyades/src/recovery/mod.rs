@@ -18,6 +18,8 @@ mod fallback;
 pub(crate) mod finish;
 mod former;
 mod former_changes;
+#[cfg(feature = "replication")]
+pub(crate) mod frame_source;
 pub(crate) mod graph;
 pub(crate) mod held_deltas;
 mod idle_detector;
@@ -31,11 +33,16 @@ pub(crate) mod pools;
 mod prefetching;
 pub(crate) mod progress;
 mod read_ahead;
-mod replay;
+pub(crate) mod replay;
 pub(crate) mod report;
 mod reporting;
 pub(crate) mod runner;
 pub(crate) mod schema_change;
+mod serving;
+#[cfg(feature = "replication")]
+pub(crate) mod slice;
+#[cfg(feature = "replication")]
+pub(crate) mod standing_threads;
 mod stored_catalogue;
 mod stream_order;
 pub(crate) mod threads;

@@ -200,6 +200,12 @@ pub(crate) struct ReadCounter {
 }
 
 impl ReadCounter {
+    /// A counter for a part of a stream, of no recovery.
+    #[cfg(feature = "replication")]
+    pub fn uncounted((at, to): (Lsn, Lsn)) -> ReadCounter {
+        ReadCounter { counters: Arc::default(), at, left: to - at, has_ended: false }
+    }
+
     /// Notes that the reader has returned all frames up to `end`.
     pub fn read_to(&mut self, end: Lsn) {
         let bytes = end.saturating_sub(self.at);

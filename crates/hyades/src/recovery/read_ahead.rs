@@ -4,6 +4,8 @@
 //! have to wait for the device, each stream is read by its own thread with little processor time;
 //! so all devices work at once, with any number of processors.
 
+#[cfg(feature = "replication")]
+use super::frame_source::{FrameSource, SliceReader};
 use super::progress::{ReadCounter, RecoveryProgress};
 use super::report::StreamRead;
 use crate::error::Error;
@@ -63,6 +65,9 @@ enum ChunkSource {
     Here(Box<StreamReader>),
     /// Read by a separate thread.
     ReadAhead(ReadAhead),
+    /// A part of a followed log.
+    #[cfg(feature = "replication")]
+    Slice(SliceReader),
 }
 
 struct ReadAhead {
@@ -103,6 +108,20 @@ impl LaneReader {
         LaneReader { stream, start, source, counter, times }
     }
 
+    /// Reads a part of a stream from a follower's copy. `lane`: the stream's number in vectors, and
+    /// the number of streams.
+    #[cfg(feature = "replication")]
+    pub fn of_slice(
+        source: &dyn FrameSource,
+        stream: StreamId,
+        lane: (usize, usize),
+        part: (Lsn, Lsn),
+    ) -> Result<LaneReader, Error> {
+        let source = ChunkSource::Slice(SliceReader::new(source, stream, lane, part)?);
+        let counter = ReadCounter::uncounted(part);
+        Ok(LaneReader { stream, start: part.0, source, counter, times: Arc::default() })
+    }
+
     /// Returns the start of the stream.
     pub fn start(&self) -> Lsn {
         self.start
@@ -116,6 +135,8 @@ impl LaneReader {
                 timed(&self.times.read_ns, || reader.next_chunk()).map_err(Error::from)
             }
             ChunkSource::ReadAhead(ahead) => ahead.next_chunk(),
+            #[cfg(feature = "replication")]
+            ChunkSource::Slice(slice) => slice.next_chunk(),
         })?;
         match &chunk {
             Some(chunk) => {
@@ -137,6 +158,9 @@ impl LaneReader {
         match &self.source {
             ChunkSource::Here(reader) => reader.mark(),
             ChunkSource::ReadAhead(ahead) => ahead.mark,
+            // Records judged by marks are not followed.
+            #[cfg(feature = "replication")]
+            ChunkSource::Slice(_) => 0,
         }
     }
 
@@ -146,15 +170,19 @@ impl LaneReader {
         match &self.source {
             ChunkSource::Here(reader) => reader.valid_to(),
             ChunkSource::ReadAhead(ahead) => ahead.valid_to,
+            #[cfg(feature = "replication")]
+            ChunkSource::Slice(slice) => slice.valid_to(),
         }
     }
 
     /// Returns the position and kind of the stream's end. `None` if a read-ahead stream was not
-    /// read to its end.
+    /// read to its end, and for a part of a stream.
     pub fn end(&self) -> Option<ReaderEnd> {
         match &self.source {
             ChunkSource::Here(reader) => Some(reader.end()),
             ChunkSource::ReadAhead(ahead) => ahead.end.clone(),
+            #[cfg(feature = "replication")]
+            ChunkSource::Slice(_) => None,
         }
     }
 }

@@ -3,11 +3,14 @@
 use super::catalogue::Catalogue;
 use super::held_deltas::HeldDeltas;
 use super::progress::RecoveryProgress;
+#[cfg(feature = "replication")]
+use super::standing_threads::StandingThreads;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::garbage::Garbage;
 use crate::logging::outcomes::ComparedOutcomes;
 use crate::logging::predecessors::Id;
+use crate::logging::record::RecordHead;
 use crate::logging::unstamped::Unstamped;
 use crate::storage::Stamp;
 use crate::storage::key::KeyBytes;
@@ -16,6 +19,8 @@ use crate::storage::usage::Usage;
 use hyades_platform::epoch::{Epoch, EpochNumber, MAX_EPOCH};
 use hyades_platform::sync::Unpoisoned;
 use std::collections::VecDeque;
+#[cfg(feature = "replication")]
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -43,6 +48,17 @@ pub(crate) struct ReplayContext<S: Stamp> {
     pub absent: Mutex<Vec<(u32, KeyBytes)>>,
     /// Outcomes of an incarnation's calls logged before they ran.
     pub outcomes: Mutex<ComparedOutcomes>,
+    /// Whether the state before the replay is served meanwhile: then overwritten versions are kept,
+    /// and rows and index entries stay until the end. Set before the threads begin.
+    pub serves: AtomicBool,
+    /// Whether all that live records need is there, so that no record may be dead. Set before the
+    /// threads begin.
+    pub is_whole: AtomicBool,
+    /// Garbage of a replay that serves.
+    pub left: Mutex<Garbage>,
+    /// The threads of a replay that goes on in rounds.
+    #[cfg(feature = "replication")]
+    pub standing: OnceLock<StandingThreads>,
 }
 
 /// Counters over all incarnations. Added to by every thread, mostly in batches, and read for
@@ -81,6 +97,11 @@ impl<S: Stamp> ReplayContext<S> {
             later: Mutex::default(),
             absent: Mutex::default(),
             outcomes: Mutex::default(),
+            serves: AtomicBool::new(false),
+            is_whole: AtomicBool::new(false),
+            left: Mutex::default(),
+            #[cfg(feature = "replication")]
+            standing: OnceLock::new(),
         }
     }
 
@@ -94,6 +115,19 @@ impl<S: Stamp> ReplayContext<S> {
     pub fn fail(&self, error: Error) {
         self.failure.lock().unpoisoned().get_or_insert(error);
         self.failed.store(true, Ordering::Release);
+    }
+
+    /// Called for each dead record.
+    #[cold]
+    pub fn note_dead(&self, head: &RecordHead) {
+        if self.is_whole.load(Ordering::Relaxed) {
+            self.fail(Error::Recovery(format!(
+                "transaction {} depends on positions of the log behind the end of the round that \
+                 holds the transaction: the cut mark is wrong, or frames of the followed log are \
+                 missing",
+                head.tid
+            )));
+        }
     }
 
     pub fn has_failed(&self) -> bool {

@@ -52,6 +52,11 @@ impl RecordRunner {
         }
     }
 
+    /// Sets whether the state before the replay is served meanwhile.
+    pub fn serve_as<S: Stamp>(&mut self, replay: &ReplayContext<S>) {
+        self.applier.serves = replay.serves.load(Ordering::Relaxed);
+    }
+
     /// Runs a live record after all its required predecessors. `place` is the record's stream and
     /// start.
     pub fn run<S: Stamp>(
@@ -106,6 +111,7 @@ impl RecordRunner {
     /// Passes over a dead record. The record has used its epoch nevertheless.
     pub fn skip_dead<S: Stamp>(&mut self, replay: &ReplayContext<S>, head: &RecordHead) {
         count(replay, head);
+        replay.note_dead(head);
         self.dead += 1;
     }
 

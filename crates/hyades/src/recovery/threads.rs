@@ -23,6 +23,10 @@ pub(crate) fn run_on<S: Stamp>(
         }
         ended(number);
     };
+    #[cfg(feature = "replication")]
+    if let Some(standing) = replay.standing.get().filter(|_| threads > 1) {
+        return standing.run(threads, &run);
+    }
     on_threads(threads, &run);
 }
 

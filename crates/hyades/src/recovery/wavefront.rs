@@ -215,6 +215,7 @@ impl<S: Stamp> OrderedReplay<S> for Wavefront<'_, S> {
         let mut thread = ThreadState::new(number, self.lanes.len(), tables);
         thread.runner.by_timestamp = self.floors.is_some();
         thread.runner.in_order = self.floors.is_none();
+        thread.runner.serve_as(self.replay);
         thread
     }
 

@@ -9,6 +9,7 @@ pub mod by_hand;
 pub mod checkpointing;
 pub mod definition;
 pub mod evolving;
+pub mod followers;
 pub mod following;
 pub mod grouped;
 pub mod held;

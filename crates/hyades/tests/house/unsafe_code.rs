@@ -9,6 +9,7 @@ const UNSAFE_FILES: &[&str] = &[
     "research/lab/src/bench/stores/lmdb.rs",
     "crates/cli/src/memory.rs",
     "crates/hyades/benches/index.rs",
+    "crates/hyades/src/recovery/standing_threads.rs",
     "crates/hyades/src/session/open.rs",
     "crates/hyades/src/storage/hash_index.rs",
     "crates/hyades/src/storage/hash_index/growth.rs",

@@ -32,6 +32,7 @@ pub const CRATES: &[CrateRooms] = &[
             &["erased", "inspect", "origin", "ranges"],
             &["backup", "pool", "posted", "session", "ticket"],
             &["database"],
+            &["following"],
             &["opening"],
             &["fuzzing", "plug", "restore"],
         ],
