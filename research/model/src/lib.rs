@@ -92,6 +92,10 @@ pub fn cases() -> Vec<Case> {
         session_order::cases,
         sums::cases,
         replication::lane::cases,
+        replication::takeover::cases,
+        replication::lease::cases,
+        replication::marks::cases,
+        replication::holds::cases,
     ];
     let mut all: Vec<Case> = models.into_iter().flat_map(|cases| cases()).collect();
     let place = |case: &Case| ITEMS.iter().position(|item| *item == case.item);
@@ -137,4 +141,8 @@ pub const ITEMS: &[&str] = &[
     "Session order",
     "Sums",
     "Replicated lane",
+    "Takeover",
+    "Lease",
+    "Cut marks",
+    "Holds",
 ];
