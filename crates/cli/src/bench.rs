@@ -45,6 +45,14 @@ pub struct BenchOptions {
     /// one, removed at the end]
     #[arg(long, value_name = "DIR")]
     log_dir: Vec<PathBuf>,
+    /// Store the log in lanes of a log service, too: nats://HOST:PORT,HOST:PORT,../NAME. The lanes
+    /// are new, and removed at the end
+    #[cfg(feature = "replication")]
+    #[arg(long, value_name = "ADDRESS")]
+    replicated: Option<hyades_replication::nats::Address>,
+    #[cfg(feature = "replication")]
+    #[command(flatten)]
+    log_service: crate::replication::LogServiceOptions,
     /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
@@ -75,6 +83,16 @@ pub fn bench(options: &BenchOptions) -> Result<bool, Failure> {
         Database::builder().streams(options.streams as usize).record(options.record.record());
     let mut builder = place.dirs.iter().skip(1).fold(builder, |all, dir| all.log_dir(dir));
     bank.declare(&mut builder);
+    #[cfg(feature = "replication")]
+    let lanes = {
+        let (how, streams) = (&options.log_service, options.streams as usize);
+        let create = |address| crate::replication::NewLanes::create(address, how, streams);
+        options.replicated.as_ref().map(create).transpose()?
+    };
+    #[cfg(feature = "replication")]
+    if let Some(lanes) = &lanes {
+        builder = builder.remote(lanes.remote());
+    }
     let database = builder.open(&place.dirs[0])?;
     populate(&bank, &database, cores(), |_| ())?;
     let measured = run(options, &bank, &database)?;

@@ -8,6 +8,8 @@
 mod bench;
 mod demo;
 mod moving;
+#[cfg(feature = "replication")]
+mod replication;
 mod serve;
 
 use clap::{Parser, Subcommand};
@@ -61,6 +63,10 @@ enum Command {
     /// are transfers acknowledged per second, the latency to the acknowledgement, and bytes of log.
     /// hyades-lab bench measures other workloads, protocols and devices.
     Bench(bench::BenchOptions),
+    /// Measure the service of a replicated log
+    #[cfg(feature = "replication")]
+    #[command(subcommand)]
+    Replication(replication::Replication),
     #[command(flatten)]
     Closed(Closed),
     /// Child processes of this program
@@ -107,6 +113,8 @@ fn main() -> ExitCode {
         Command::Export(options) => moving::export(&options),
         Command::Ping(options) => serve::ping(&options),
         Command::Bench(options) => bench::bench(&options),
+        #[cfg(feature = "replication")]
+        Command::Replication(command) => replication::replication(&command),
         Command::Closed(command) => command.run(),
         Command::Hidden(command) => hidden(&command),
     };

@@ -7,13 +7,15 @@
 //! state of the lane does no harm: the condition of the next message fails then, and the writer
 //! looks again. A message is never taken as *not* stored because a look does not show it.
 
+use crate::begin::{self, Begin};
 use crate::message::{Message, MessageBody, header_bytes};
+use crate::seal::{Writer, seal_new_lane};
 use crate::service::{LogService, Place, Reply, Request, RequestId};
 use hyades_platform::broken;
 use hyades_platform::sync::Unpoisoned;
-use hyades_wal::{Lsn, Remote, RemoteEnded};
+use hyades_wal::{Lsn, Remote, RemoteEnded, RemoteIncarnation};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// What is under way in a lane.
 #[derive(Debug)]
@@ -30,33 +32,23 @@ struct WrittenLane {
     last: Place,
     /// The index of the next message.
     index: u64,
-    /// The chain of the last data message stored.
+    /// The chain of the last data message stored, of the seal before the first.
     chain: u32,
     /// The message under way, the position behind its frames, and its chain.
-    message: Vec<u8>,
+    message: Arc<Vec<u8>>,
     end: Lsn,
     next_chain: u32,
     under_way: UnderWay,
     ended: Option<RemoteEnded>,
 }
 
-/// Where an incarnation begins in a lane.
-#[derive(Clone, Copy, Debug)]
-pub struct LaneBegin {
-    /// The place of the incarnation's own seal, or of the lane's last message.
-    pub behind: Place,
-    /// The position at which the incarnation begins.
-    pub start: Lsn,
-    /// The chain of the last data message taken of earlier incarnations; 0 without any.
-    pub chain: u32,
-}
-
 /// Writes the lanes of one incarnation.
 #[derive(Debug)]
 pub struct Appender {
     service: Arc<dyn LogService>,
-    database: [u8; 16],
-    incarnation: u32,
+    node: String,
+    /// Set when the incarnation begins.
+    writer: OnceLock<Writer>,
     lanes: Vec<Mutex<WrittenLane>>,
     /// The positions known to be stored, by lane. Messages of all lanes state the positions: a
     /// statement may be too low, and is never too high. Relaxed.
@@ -66,19 +58,15 @@ pub struct Appender {
 }
 
 impl Appender {
-    /// The writer of an incarnation, with a lane for each stream.
-    pub fn new(
-        service: Arc<dyn LogService>,
-        (database, incarnation): ([u8; 16], u32),
-        begins: &[LaneBegin],
-    ) -> Self {
-        let lane = |begin: &LaneBegin| {
+    /// A writer on the node of this name, with a lane for each stream.
+    pub fn new(service: Arc<dyn LogService>, node: String, lanes: usize) -> Self {
+        let lane = || {
             Mutex::new(WrittenLane {
-                last: begin.behind,
+                last: Place::START,
                 index: 0,
-                chain: begin.chain,
-                message: Vec::new(),
-                end: begin.start,
+                chain: 0,
+                message: Arc::default(),
+                end: 0,
                 next_chain: 0,
                 under_way: UnderWay::Nothing,
                 ended: None,
@@ -86,12 +74,16 @@ impl Appender {
         };
         Appender {
             service,
-            database,
-            incarnation,
-            lanes: begins.iter().map(lane).collect(),
-            stored: begins.iter().map(|begin| AtomicU64::new(begin.start)).collect(),
+            node,
+            writer: OnceLock::new(),
+            lanes: (0..lanes).map(|_| lane()).collect(),
+            stored: (0..lanes).map(|_| AtomicU64::new(0)).collect(),
             is_ended: AtomicBool::new(false),
         }
+    }
+
+    fn writer(&self) -> &Writer {
+        self.writer.get().expect("the log begins an incarnation before it sends")
     }
 
     fn begin_append(&self, at: usize, lane: &mut WrittenLane) {
@@ -116,24 +108,12 @@ impl Appender {
 
     /// Looks at messages behind the last one known. Sends the message under way again, unless the
     /// message is among them or another writer is.
-    fn saw(&self, at: usize, lane: &mut WrittenLane, messages: Vec<(Place, Vec<u8>)>) {
+    fn saw(&self, at: usize, lane: &mut WrittenLane, messages: Vec<(Place, Arc<Vec<u8>>)>) {
         let mut own = None;
         for (place, bytes) in messages {
-            if place.0 != lane.last.0 + 1 && own.is_none() {
-                let found = format!("lane {at} has place {} behind {}", place.0, lane.last.0);
-                lane.ended = Some(RemoteEnded::Different(found));
-                return;
-            }
-            let incarnation = match Message::decode(&bytes) {
-                Ok((message, _)) => message.incarnation,
-                Err(malformed) => {
-                    let found = format!("lane {at}, place {}: {malformed}", place.0);
-                    lane.ended = Some(RemoteEnded::Different(found));
-                    return;
-                }
-            };
-            if incarnation > self.incarnation && !broken!(BlindResume) {
-                lane.ended = Some(RemoteEnded::Fenced { by: incarnation });
+            let is_next = place.0 == lane.last.0 + 1 || own.is_some();
+            if let Err(ended) = self.look_at((at, place), &bytes, is_next) {
+                lane.ended = Some(ended);
                 return;
             }
             if bytes == lane.message {
@@ -146,11 +126,58 @@ impl Appender {
             None => self.begin_append(at, lane),
         }
     }
+
+    /// Whether the writer may go on behind a message.
+    fn look_at(
+        &self,
+        (lane, place): (usize, Place),
+        bytes: &[u8],
+        is_next: bool,
+    ) -> Result<(), RemoteEnded> {
+        let different = |what: String| {
+            RemoteEnded::Different(format!("lane {lane}, place {}: {what}", place.0))
+        };
+        let (message, _) = Message::decode(bytes).map_err(|why| different(why.to_string()))?;
+        if message.database != self.writer().database {
+            return Err(different("the message is of another database".into()));
+        }
+        let by = message.incarnation;
+        if by > self.writer().incarnation && !broken!(BlindResume) {
+            return Err(RemoteEnded::Fenced { by });
+        }
+        if !is_next {
+            return Err(different("messages before this one are missing".into()));
+        }
+        Ok(())
+    }
 }
 
 impl Remote for Appender {
     fn max_batch_bytes(&self) -> usize {
         self.service.max_message_bytes().saturating_sub(header_bytes(self.lanes.len()))
+    }
+
+    fn begin(&self, begun: &RemoteIncarnation<'_>) -> Result<(), RemoteEnded> {
+        let begin = Begin::of(begun, &self.node);
+        let incarnation = &begin.incarnation;
+        debug_assert_eq!(incarnation.dims.len(), self.lanes.len(), "a lane for each stream");
+        let writer = Writer {
+            database: begun.log,
+            incarnation: incarnation.number,
+            node: self.node.clone(),
+        };
+        begin::draw(&*self.service, &writer)?;
+        for (stream, (lane, dim)) in self.lanes.iter().zip(&incarnation.dims).enumerate() {
+            let lanes = (stream, self.lanes.len());
+            let sealed = seal_new_lane(&*self.service, lanes, &writer, dim.start)?;
+            let mut lane = lane.lock().unpoisoned();
+            (lane.last, lane.chain, lane.end) = (sealed.place, sealed.chain, dim.start);
+            self.stored[stream].store(dim.start, Ordering::Relaxed);
+        }
+        begin::announce(&*self.service, &begin)?;
+        let is_first = self.writer.set(writer).is_ok();
+        debug_assert!(is_first, "a remote begins once");
+        Ok(())
     }
 
     fn send(&self, stream: usize, start: Lsn, frames: [&[u8]; 2]) {
@@ -161,16 +188,17 @@ impl Remote for Appender {
         lane.end = start + body.len() as u64;
         let stored = self.stored.iter().map(|lsn| lsn.load(Ordering::Relaxed)).collect();
         let message = Message {
-            database: self.database,
+            database: self.writer().database,
             stream: stream as u32,
-            incarnation: self.incarnation,
+            incarnation: self.writer().incarnation,
             index: lane.index,
             start,
             stored,
             previous: lane.chain,
             body: MessageBody::Data(body),
         };
-        (lane.message, lane.next_chain) = message.encode();
+        let (encoded, chain) = message.encode();
+        (lane.message, lane.next_chain) = (Arc::new(encoded), chain);
         self.begin_append(stream, &mut lane);
     }
 
@@ -191,6 +219,7 @@ impl Remote for Appender {
             match (self.service.answer(request, wait)?, appends) {
                 (Reply::Appended(place), true) => self.is_stored(stream, &mut lane, place),
                 (Reply::Messages(messages), false) => self.saw(stream, &mut lane, messages),
+                (Reply::Gone(what), _) => lane.ended = Some(RemoteEnded::Different(what)),
                 _ => self.begin_look(stream, &mut lane),
             }
         }

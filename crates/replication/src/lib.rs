@@ -4,6 +4,8 @@
 //! - [`service`]: what is asked of a log service, and a [`simulated`] service.
 //! - [`message`]: a batch of frames as a message of a lane, and the rule by which every reader of a
 //!   lane takes the same messages.
+//! - [`seal`]: the end of all earlier incarnations of a lane.
+//! - [`begin`]: the beginning of an incarnation, as the log service keeps it.
 //! - [`appender`]: the writer of the lanes, as the log's [`Remote`](hyades_wal::Remote).
 //!
 //! An acknowledged batch is in its lane before the first seal of a later incarnation, so every
@@ -11,10 +13,22 @@
 #![forbid(unsafe_code)]
 
 pub mod appender;
+pub mod begin;
+mod hex;
+pub mod lane_tail;
+pub mod marks;
 pub mod message;
+#[cfg(feature = "nats")]
+pub mod nats;
+pub mod probe;
+pub mod seal;
 pub mod service;
 pub mod simulated;
+pub mod standby;
 
 pub use appender::Appender;
+pub use marks::MarkSender;
 pub use message::{LaneReader, Message, MessageBody, Taken};
+pub use seal::{Sealed, Writer};
 pub use service::{LogService, Place, Reply, Request, RequestId};
+pub use standby::{Standby, StandbyError, StandbySettings};

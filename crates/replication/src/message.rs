@@ -52,7 +52,8 @@ pub struct Message {
     pub start: Lsn,
     /// The positions that the writer counts as stored, by lane.
     pub stored: Vec<Lsn>,
-    /// The chain of the data message before, in the lane.
+    /// The chain of the data message before in the lane and incarnation; of the incarnation's seal
+    /// for the first one. 0 for a seal.
     pub previous: u32,
     /// See the module.
     pub body: MessageBody,
@@ -76,13 +77,26 @@ impl fmt::Display for Malformed {
 impl std::error::Error for Malformed {}
 
 /// Takes fields off a message.
-struct Fields<'m> {
+pub(crate) struct Fields<'m> {
     bytes: &'m [u8],
     at: usize,
 }
 
 impl<'m> Fields<'m> {
-    fn take(&mut self, count: usize, what: &str) -> Result<&'m [u8], Malformed> {
+    pub fn new(bytes: &'m [u8]) -> Self {
+        Fields { bytes, at: 0 }
+    }
+
+    /// The offset of the next field.
+    pub fn at(&self) -> usize {
+        self.at
+    }
+
+    pub fn wrong(&self, offset: usize, found: String) -> Malformed {
+        Malformed { offset, found }
+    }
+
+    pub fn take(&mut self, count: usize, what: &str) -> Result<&'m [u8], Malformed> {
         let rest = &self.bytes[self.at..];
         let taken = rest.get(..count).ok_or_else(|| Malformed {
             offset: self.at,
@@ -92,12 +106,12 @@ impl<'m> Fields<'m> {
         Ok(taken)
     }
 
-    fn u32(&mut self, what: &str) -> Result<u32, Malformed> {
+    pub fn u32(&mut self, what: &str) -> Result<u32, Malformed> {
         let bytes = self.take(4, what)?;
         Ok(u32::from_le_bytes(bytes.try_into().expect("four bytes were taken")))
     }
 
-    fn u64(&mut self, what: &str) -> Result<u64, Malformed> {
+    pub fn u64(&mut self, what: &str) -> Result<u64, Malformed> {
         let bytes = self.take(8, what)?;
         Ok(u64::from_le_bytes(bytes.try_into().expect("eight bytes were taken")))
     }
@@ -134,7 +148,7 @@ impl Message {
     /// The bytes are no message of this format, or damaged.
     pub fn decode(bytes: &[u8]) -> Result<(Message, u32), Malformed> {
         let wrong = |offset: usize, found: String| Malformed { offset, found };
-        let mut fields = Fields { bytes, at: 0 };
+        let mut fields = Fields::new(bytes);
         let magic = fields.take(8, "the magic")?;
         if magic != MAGIC {
             return Err(wrong(0, format!("{:?}", String::from_utf8_lossy(magic))));
@@ -206,8 +220,8 @@ pub struct LaneReader {
 }
 
 impl LaneReader {
-    /// A reader of an incarnation that begins at `start`; `chain` is that of the last message taken
-    /// before.
+    /// A reader of an incarnation that begins at `start`; `chain` is the chain of the incarnation's
+    /// seal.
     pub fn new(incarnation: u32, start: Lsn, chain: u32) -> Self {
         LaneReader { incarnation, index: 0, end: start, chain, is_over: false }
     }

@@ -1,6 +1,9 @@
-//! What is asked of a replicated log service: lanes of messages, with an append under a condition.
+//! What is asked of a replicated log service: lanes of messages, with an append under a condition;
+//! keys, whose values are replaced under a condition; and broadcasts, which may be lost.
 
 use std::fmt;
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
 
 /// A message's place in a lane: 1 for the first message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -10,6 +13,18 @@ impl Place {
     /// Before the first message.
     pub const START: Place = Place(0);
 }
+
+/// Tells the values of a key apart: a value that is stored later has a higher revision.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Revision(pub u64);
+
+impl Revision {
+    /// Of a key without a value.
+    pub const NONE: Revision = Revision(0);
+}
+
+/// A value of a key, with its revision.
+pub type Versioned = (Revision, Arc<Vec<u8>>);
 
 /// A request to the service.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,14 +36,29 @@ pub enum Request {
         /// The condition.
         after: Option<Place>,
         /// The bytes.
-        message: Vec<u8>,
+        message: Arc<Vec<u8>>,
     },
-    /// Reads the messages of a lane behind a place. The answer may be of an earlier time.
+    /// Reads messages of a lane behind a place: all, or the first ones of many. The answer may be
+    /// of an earlier time.
     Read {
         /// The lane.
         lane: usize,
         /// The place.
         behind: Place,
+    },
+    /// Reads the newest value of a key, as all that was answered before shows it.
+    Get {
+        /// Letters, digits, `.`, `-` and `_`.
+        key: String,
+    },
+    /// Stores a value, only if the key's newest value has this revision.
+    Put {
+        /// As of [`Request::Get`].
+        key: String,
+        /// The condition.
+        after: Revision,
+        /// The value.
+        value: Arc<Vec<u8>>,
     },
 }
 
@@ -37,11 +67,17 @@ pub enum Request {
 pub enum Reply {
     /// The message is stored at the place, by a majority of the service's nodes.
     Appended(Place),
+    /// The value is stored under the revision, by a majority of the service's nodes.
+    Put(Revision),
     /// The condition does not hold. Nothing was stored by this request; an earlier copy of the
     /// request may have been.
     Refused,
-    /// Messages of the lane, ascending and without a gap.
-    Messages(Vec<(Place, Vec<u8>)>),
+    /// The newest value of a key, if there is one.
+    Value(Option<Versioned>),
+    /// Messages of the lane, ascending. Without a gap, unless messages were removed from the lane.
+    Messages(Vec<(Place, Arc<Vec<u8>>)>),
+    /// The lane is not the lane that the service had at the beginning.
+    Gone(String),
     /// No answer came in time: the request may have been carried out, or may be later.
     Silence,
 }
@@ -61,4 +97,16 @@ pub trait LogService: fmt::Debug + Send + Sync {
     /// Takes the answer. `wait`: the call returns once there is an answer, at the latest after the
     /// service's time-out. `None`: there is no answer yet.
     fn answer(&self, request: RequestId, wait: bool) -> Option<Reply>;
+
+    /// Sends a message to all listeners. Neither blocks nor fails; the message may be lost, late or
+    /// out of order.
+    fn broadcast(&self, message: Vec<u8>);
+
+    /// The broadcasts from now on. A listener that is slow misses some.
+    fn listen(&self) -> Receiver<Vec<u8>>;
+
+    /// Carries a request out, and waits for the answer.
+    fn ask(&self, request: Request) -> Reply {
+        self.answer(self.begin(request), true).unwrap_or(Reply::Silence)
+    }
 }

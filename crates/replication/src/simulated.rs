@@ -1,11 +1,12 @@
 //! A log service in memory, for tests: requests and replies are late, lost and repeated as a seed
 //! says.
 
-use crate::service::{LogService, Place, Reply, Request, RequestId};
+use crate::service::{LogService, Place, Reply, Request, RequestId, Revision, Versioned};
 use fastrand::Rng;
 use hyades_platform::sync::Unpoisoned;
 use std::collections::BTreeMap;
-use std::sync::Mutex;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex};
 
 /// How often the service misbehaves, as shares of requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -22,10 +23,15 @@ pub struct Faults {
     pub delays: f64,
 }
 
+/// Broadcasts kept for a listener.
+const LISTENED: usize = 64;
+
 #[derive(Debug)]
 struct State {
     rng: Rng,
-    lanes: Vec<Vec<Vec<u8>>>,
+    lanes: Vec<Vec<Arc<Vec<u8>>>>,
+    keys: BTreeMap<String, Versioned>,
+    listeners: Vec<SyncSender<Vec<u8>>>,
     next: u64,
     /// Requests that were not carried out, or whose answer was not taken.
     replies: BTreeMap<RequestId, Reply>,
@@ -62,6 +68,16 @@ impl State {
                 let numbered = (from..to).map(|at| (Place(at as u64 + 1), lane[at].clone()));
                 Reply::Messages(numbered.collect())
             }
+            Request::Get { key } => Reply::Value(self.keys.get(key).cloned()),
+            Request::Put { key, after, value } => {
+                let newest = self.keys.get(key).map_or(Revision::NONE, |(newest, _)| *newest);
+                if newest != *after {
+                    return Reply::Refused;
+                }
+                let next = Revision(newest.0 + 1);
+                self.keys.insert(key.clone(), (next, value.clone()));
+                Reply::Put(next)
+            }
         }
     }
 
@@ -83,6 +99,8 @@ impl SimulatedLog {
             state: Mutex::new(State {
                 rng: Rng::with_seed(seed),
                 lanes: vec![Vec::new(); lanes],
+                keys: BTreeMap::new(),
+                listeners: Vec::new(),
                 next: 0,
                 replies: BTreeMap::new(),
                 copies: Vec::new(),
@@ -91,13 +109,13 @@ impl SimulatedLog {
     }
 
     /// The messages of a lane.
-    pub fn lane(&self, lane: usize) -> Vec<Vec<u8>> {
+    pub fn lane(&self, lane: usize) -> Vec<Arc<Vec<u8>>> {
         self.state.lock().unpoisoned().lanes[lane].clone()
     }
 
     /// Appends a message without a condition, at once.
     pub fn put(&self, lane: usize, message: Vec<u8>) {
-        self.state.lock().unpoisoned().lanes[lane].push(message);
+        self.state.lock().unpoisoned().lanes[lane].push(Arc::new(message));
     }
 
     /// Carries out all copies of requests that are still under way.
@@ -139,5 +157,19 @@ impl LogService for SimulatedLog {
             return None;
         }
         state.replies.remove(&request)
+    }
+
+    fn broadcast(&self, message: Vec<u8>) {
+        let mut state = self.state.lock().unpoisoned();
+        if state.rng.f64() >= self.faults.lost_requests {
+            // A listener that is gone or slow misses the message.
+            state.listeners.iter().for_each(|listener| _ = listener.try_send(message.clone()));
+        }
+    }
+
+    fn listen(&self) -> Receiver<Vec<u8>> {
+        let (sender, receiver) = sync_channel(LISTENED);
+        self.state.lock().unpoisoned().listeners.push(sender);
+        receiver
     }
 }

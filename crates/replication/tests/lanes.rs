@@ -3,16 +3,14 @@
 //! once another process has sealed the lanes.
 #![allow(missing_docs)]
 
+mod common;
+
+use common::{STREAMS, contains_in_order, payload, seal_of_another, start, taken};
 use fastrand::Rng;
-use hyades_replication::appender::LaneBegin;
 use hyades_replication::simulated::{Faults, SimulatedLog};
-use hyades_replication::{Appender, LaneReader, Message, MessageBody, Place, Taken};
-use hyades_wal::{FrameKind, IncarnationSettings, Log, LogOptions, Lsn, open};
-use std::path::Path;
+use hyades_wal::{FrameKind, Log, Lsn};
 use std::sync::Arc;
 
-const STREAMS: usize = 3;
-const DATABASE: [u8; 16] = [9; 16];
 const SOME: Faults = Faults {
     lost_requests: 0.15,
     lost_replies: 0.15,
@@ -20,66 +18,6 @@ const SOME: Faults = Faults {
     old_looks: 0.3,
     delays: 0.4,
 };
-
-fn options(dir: &Path) -> LogOptions {
-    let mut options = LogOptions::new(vec![dir.to_owned()], STREAMS);
-    options.buffer_bytes = 1 << 16;
-    options.segment_bytes = 1 << 20;
-    options.anchor_interval_bytes = 2000;
-    options
-}
-
-/// Starts a log whose first incarnation is written to the service, too.
-fn start(dir: &Path, service: &Arc<SimulatedLog>, stepped: bool) -> (Log, Vec<Lsn>) {
-    let recovering = open(options(dir)).unwrap();
-    let verdict = recovering.verdict(&[]).unwrap();
-    let probe = recovering.start(IncarnationSettings::default(), &verdict, 1).unwrap();
-    let starts: Vec<Lsn> = (0..STREAMS).map(|stream| probe.next_lsn(stream)).collect();
-    probe.close().unwrap();
-    std::fs::remove_dir_all(dir).unwrap();
-    std::fs::create_dir(dir).unwrap();
-    let begins: Vec<LaneBegin> = starts
-        .iter()
-        .map(|start| LaneBegin { behind: Place::START, start: *start, chain: 0 })
-        .collect();
-    let mut options = options(dir);
-    options.stepped = stepped;
-    options.remote = Some(Arc::new(Appender::new(service.clone(), (DATABASE, 1), &begins)));
-    let recovering = open(options).unwrap();
-    let verdict = recovering.verdict(&[]).unwrap();
-    (recovering.start(IncarnationSettings::default(), &verdict, 1).unwrap(), starts)
-}
-
-/// The frames that every reader takes from a lane, and whether the incarnation has ended there.
-fn taken(service: &SimulatedLog, stream: usize, start: Lsn) -> (Vec<u8>, bool) {
-    let (mut frames, mut reader) = (Vec::new(), LaneReader::new(1, start, 0));
-    for bytes in service.lane(stream) {
-        let (message, chain) = Message::decode(&bytes).unwrap();
-        assert_eq!((message.database, message.stream), (DATABASE, stream as u32));
-        match reader.take(message, chain) {
-            Taken::Frames(more) => frames.extend(more),
-            Taken::Repeated | Taken::Late => {}
-            Taken::Ended { .. } => return (frames, true),
-            Taken::Hole(what) => panic!("lane {stream}: {what}"),
-        }
-    }
-    (frames, false)
-}
-
-/// The payloads of the records in encoded frames are found in order.
-fn contains_in_order(frames: &[u8], payloads: &[Vec<u8>]) -> bool {
-    let mut rest = frames;
-    payloads.iter().all(|payload| {
-        let at = rest.windows(payload.len()).position(|window| window == payload);
-        at.map(|at| rest = &rest[at + payload.len()..]).is_some()
-    })
-}
-
-fn payload(rng: &mut Rng, number: u64) -> Vec<u8> {
-    let mut payload = number.to_le_bytes().to_vec();
-    payload.extend((0..rng.usize(8..300)).map(|_| rng.u8(..)));
-    payload
-}
 
 /// Writes records to random streams, and steps the log at random. Returns the payloads, and for
 /// each the end of its frame, by stream. Ends early if the log has stopped.
@@ -107,34 +45,27 @@ fn lanes_hold_what_the_files_hold() {
     for seed in 0..60 {
         let (root, mut rng) = (tempfile::tempdir().unwrap(), Rng::with_seed(seed));
         let service = Arc::new(SimulatedLog::new(STREAMS, seed, SOME));
-        let (log, starts) = start(root.path(), &service, true);
+        let log = start(root.path(), service.clone(), true);
         let written = write(&log, &mut rng, 150);
         while (0..STREAMS).any(|at| log.frontier().durable(at) < log.next_lsn(at)) {
             (0..STREAMS).for_each(|stream| _ = log.step(stream));
         }
         service.settle();
-        for (stream, start) in starts.iter().enumerate() {
-            let (frames, has_ended) = taken(&service, stream, *start);
-            let durable = log.frontier().durable(stream) - start;
+        for (stream, written) in written.iter().enumerate() {
+            let (frames, has_ended) = taken(&service.lane(stream), stream);
+            let durable = log.frontier().durable(stream);
             assert_eq!((frames.len() as u64, has_ended), (durable, false), "seed {seed}");
-            let payloads: Vec<_> = written[stream].iter().map(|(p, _)| p.clone()).collect();
+            let payloads: Vec<_> = written.iter().map(|(p, _)| p.clone()).collect();
             assert!(contains_in_order(&frames, &payloads), "seed {seed}, stream {stream}");
         }
     }
 }
 
-fn seal(stream: usize, incarnation: u32) -> Vec<u8> {
-    let message = Message {
-        database: DATABASE,
-        stream: stream as u32,
-        incarnation,
-        index: 0,
-        start: 0,
-        stored: vec![0; STREAMS],
-        previous: 0,
-        body: MessageBody::Seal("another".into()),
-    };
-    message.encode().0
+/// Another process seals the lanes.
+fn seal_lanes(service: &SimulatedLog) {
+    for stream in 0..STREAMS {
+        service.put(stream, seal_of_another(&service.lane(stream)[0], stream));
+    }
 }
 
 #[test]
@@ -142,18 +73,18 @@ fn what_the_frontier_has_reached_is_below_the_seal_of_another_process() {
     for seed in 0..60 {
         let (root, mut rng) = (tempfile::tempdir().unwrap(), Rng::with_seed(seed));
         let service = Arc::new(SimulatedLog::new(STREAMS, seed, SOME));
-        let (log, starts) = start(root.path(), &service, true);
+        let log = start(root.path(), service.clone(), true);
         write(&log, &mut rng, 60);
-        (0..STREAMS).for_each(|stream| service.put(stream, seal(stream, 2)));
+        seal_lanes(&service);
         write(&log, &mut rng, 60);
         (0..1000).for_each(|_| _ = log.step(rng.usize(..STREAMS)));
         service.settle();
         let cause = log.poisoned().expect("the log has stopped").to_string();
         assert!(cause.contains("as incarnation 2"), "seed {seed}: {cause}");
-        for (stream, start) in starts.iter().enumerate() {
-            let (frames, has_ended) = taken(&service, stream, *start);
+        for stream in 0..STREAMS {
+            let (frames, has_ended) = taken(&service.lane(stream), stream);
             assert!(has_ended, "seed {seed}");
-            let durable = log.frontier().durable(stream) - start;
+            let durable = log.frontier().durable(stream);
             assert!(durable <= frames.len() as u64, "seed {seed}: {durable} {}", frames.len());
         }
     }
@@ -163,7 +94,7 @@ fn what_the_frontier_has_reached_is_below_the_seal_of_another_process() {
 fn threads_write_both_places_and_a_seal_stops_them() {
     let root = tempfile::tempdir().unwrap();
     let service = Arc::new(SimulatedLog::new(STREAMS, 7, SOME));
-    let (log, starts) = start(root.path(), &service, false);
+    let log = start(root.path(), service.clone(), false);
     std::thread::scope(|scope| {
         for stream in 0..STREAMS {
             let (log, service) = (&log, &service);
@@ -181,7 +112,7 @@ fn threads_write_both_places_and_a_seal_stops_them() {
                         return;
                     }
                     if stream == 0 && number == 1000 {
-                        (0..STREAMS).for_each(|stream| service.put(stream, seal(stream, 2)));
+                        seal_lanes(service);
                     }
                     if log.poisoned().is_some() {
                         return;
@@ -191,10 +122,10 @@ fn threads_write_both_places_and_a_seal_stops_them() {
         }
     });
     assert!(log.poisoned().is_some());
-    for (stream, start) in starts.iter().enumerate() {
-        let (frames, has_ended) = taken(&service, stream, *start);
+    for stream in 0..STREAMS {
+        let (frames, has_ended) = taken(&service.lane(stream), stream);
         assert!(has_ended);
-        assert!(log.frontier().durable(stream) - start <= frames.len() as u64);
+        assert!(log.frontier().durable(stream) <= frames.len() as u64);
     }
 }
 

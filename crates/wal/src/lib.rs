@@ -113,7 +113,7 @@ pub use open::{Recovering, open, open_damaged, open_read};
 pub use options::LogOptions;
 pub use pace::Choice;
 pub use reader::{ReaderEnd, StreamReader};
-pub use remote::{Remote, RemoteEnded};
+pub use remote::{Remote, RemoteEnded, RemoteIncarnation};
 pub use start::{BeginAt, StreamStart};
 pub use statement::Statement;
 pub use stream::StreamStats;

@@ -72,6 +72,11 @@ impl Mirror {
         &self.log.manifest
     }
 
+    /// The files as recovery reads them: with a checkpoint, the base of a follower.
+    pub fn recovering(&self) -> &Recovering {
+        &self.log
+    }
+
     /// The device of the files.
     pub fn device(&self) -> &Arc<dyn Device> {
         self.log.device()

@@ -5,13 +5,45 @@
 //! transactions, and the positions stated in anchors, survive the loss of the files.
 
 use crate::Lsn;
+use crate::stream_id::StreamId;
+use std::collections::BTreeMap;
 use std::fmt;
+
+/// The incarnation of a log whose streams a remote stores.
+#[derive(Clone, Copy, Debug)]
+pub struct RemoteIncarnation<'a> {
+    /// The log's uuid.
+    pub log: [u8; 16],
+    /// The number of the incarnation.
+    pub number: u32,
+    /// The streams, each with the position at which the incarnation begins.
+    pub streams: &'a [(StreamId, Lsn)],
+    /// Whether the incarnation has no command records.
+    pub data_only: bool,
+    /// The logging protocol's name.
+    pub protocol: &'a str,
+    /// The engine's settings.
+    pub settings: &'a BTreeMap<String, String>,
+    /// The engine's catalogue.
+    pub catalogue: &'a [u8],
+    /// All epochs up to here count as used.
+    pub epoch_floor: u64,
+}
 
 /// A second place for the bytes of all streams. One batch of a stream is under way at a time: after
 /// [`send`](Remote::send) the flusher asks [`stored`](Remote::stored) until the answer is given.
 pub trait Remote: fmt::Debug + Send + Sync {
     /// The most bytes of frames in a batch.
     fn max_batch_bytes(&self) -> usize;
+
+    /// An incarnation begins: all that follows is stored for the incarnation. Called once, before
+    /// the first batch and before the log's own files know of the incarnation. May block.
+    ///
+    /// # Errors
+    /// Nothing can be stored for the incarnation.
+    fn begin(&self, _incarnation: &RemoteIncarnation<'_>) -> Result<(), RemoteEnded> {
+        Ok(())
+    }
 
     /// Begins to store the frames of a stream from `start` on. Copies the frames; neither blocks
     /// nor fails: [`stored`](Remote::stored) tells the outcome.

@@ -15,6 +15,7 @@ use crate::manifest::{
 use crate::open::Recovering;
 use crate::preparer::LanePlace;
 use crate::probe::PROBE_PREFIX;
+use crate::remote::RemoteIncarnation;
 use crate::segment::{Prepared, prepare, stream_dir};
 use crate::stream_id::StreamId;
 use crate::verdict::Verdict;
@@ -138,8 +139,30 @@ impl Recovering {
             dims: lanes.iter().map(dim).collect(),
         });
         let dropped = self.drop_unused_streams();
+        self.begin_remote()?;
         self.manifest.write(&*self.options.device, &self.manifest_dir)?;
         Ok((lanes, dropped))
+    }
+
+    /// Tells the remote, if any, of the newest incarnation.
+    fn begin_remote(&self) -> Result<(), Error> {
+        let Manifest { epoch_floor, catalogue, .. } = &self.manifest;
+        let (Some(remote), Some(newest)) = (&self.options.remote, self.manifest.newest()) else {
+            return Ok(());
+        };
+        let streams: Vec<(StreamId, Lsn)> =
+            newest.dims.iter().map(|dim| (dim.stream, dim.start)).collect();
+        let incarnation = RemoteIncarnation {
+            log: self.manifest.uuid(),
+            number: newest.number,
+            streams: &streams,
+            data_only: newest.data_only,
+            protocol: &newest.protocol,
+            settings: &newest.settings,
+            catalogue,
+            epoch_floor: *epoch_floor,
+        };
+        remote.begin(&incarnation).map_err(Error::Remote)
     }
 
     /// Claims every given directory for the log.

@@ -111,7 +111,12 @@ pub const CRATES: &[CrateRooms] = &[
     CrateRooms {
         name: "replication",
         largest_circle: 0,
-        layers: &[&["message", "service"], &["appender", "simulated"]],
+        layers: &[
+            &["hex", "message", "service"],
+            &["seal", "simulated", "probe", "nats", "lane_tail", "marks"],
+            &["begin"],
+            &["appender", "standby"],
+        ],
     },
     CrateRooms { name: "derive", largest_circle: 0, layers: &[&["description"]] },
     CrateRooms {
@@ -137,6 +142,7 @@ pub const CRATES: &[CrateRooms] = &[
             &["children", "existing", "place", "progress", "record"],
             &["backup", "checkpoint", "log", "memory", "recover", "verify"],
             &["closed"],
+            &["replication"],
             &["bench", "demo", "moving", "serve"],
         ],
     },

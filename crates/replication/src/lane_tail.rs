@@ -1,0 +1,129 @@
+//! Reading a lane from a place on: the frames of an incarnation, by the reader rule.
+
+use crate::message::{LaneReader, Message, MessageBody, Taken};
+use crate::service::{LogService, Place, Reply, Request};
+use hyades_wal::{Dimension, Lsn, RemoteEnded, Seen};
+use std::sync::Arc;
+
+/// What a read has found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Tailed {
+    /// Frames that follow those found before, and the message with which the reading may go on.
+    Frames {
+        /// The position of the first frame.
+        start: Lsn,
+        /// Whole frames.
+        frames: Vec<u8>,
+        /// The message.
+        seen: Seen,
+    },
+    /// The incarnation has ended here, by the seal of a later incarnation.
+    Ended {
+        /// The later incarnation.
+        by: u32,
+    },
+}
+
+/// Reads the lane of a stream.
+#[derive(Clone, Debug)]
+pub struct LaneTail {
+    lane: usize,
+    database: [u8; 16],
+    incarnation: u32,
+    dimension: Dimension,
+    behind: Place,
+    /// `None` before the seal of the incarnation.
+    reader: Option<LaneReader>,
+}
+
+impl LaneTail {
+    /// Reads the lane from its beginning on, or behind a message that was found before.
+    pub fn new(
+        (lane, dimension): (usize, Dimension),
+        (database, incarnation): ([u8; 16], u32),
+        seen: Option<&Seen>,
+    ) -> LaneTail {
+        let reader = seen.map(|seen| {
+            let mut reader = LaneReader::new(incarnation, seen.end, seen.chain);
+            reader.index = seen.index + 1;
+            reader
+        });
+        let behind = seen.map_or(Place::START, |seen| Place(seen.place));
+        LaneTail { lane, database, incarnation, dimension, behind, reader }
+    }
+
+    /// The position behind the frames found.
+    pub fn end(&self) -> Lsn {
+        self.reader.as_ref().map_or(self.dimension.start, |reader| reader.end)
+    }
+
+    /// Reads what is behind. Empty if there is nothing new, or no answer.
+    ///
+    /// # Errors
+    /// The lane is not the lane that was written.
+    pub fn read(&mut self, service: &dyn LogService) -> Result<Vec<Tailed>, RemoteEnded> {
+        match service.ask(Request::Read { lane: self.lane, behind: self.behind }) {
+            Reply::Messages(messages) => self.take(messages),
+            Reply::Gone(what) => Err(RemoteEnded::Different(what)),
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    fn take(&mut self, messages: Vec<(Place, Arc<Vec<u8>>)>) -> Result<Vec<Tailed>, RemoteEnded> {
+        let mut found = Vec::new();
+        for (place, bytes) in messages {
+            let (lane, behind) = (self.lane, self.behind);
+            let different = |what: String| {
+                RemoteEnded::Different(format!("lane {lane}, place {}: {what}", place.0))
+            };
+            // Messages may have been removed from the beginning of the lane alone.
+            if place.0 != behind.0 + 1 && (behind != Place::START || self.reader.is_some()) {
+                return Err(different(format!(
+                    "the messages behind place {} are missing",
+                    behind.0
+                )));
+            }
+            let (message, chain) =
+                Message::decode(&bytes).map_err(|malformed| different(malformed.to_string()))?;
+            if (message.database, message.stream as usize) != (self.database, lane) {
+                return Err(different("the message is of another database or lane".into()));
+            }
+            self.behind = place;
+            let Some(reader) = &mut self.reader else {
+                self.look_for_seal(&message, chain).map_err(different)?;
+                continue;
+            };
+            let (start, index) = (reader.end, reader.index);
+            match reader.take(message, chain) {
+                Taken::Frames(frames) => {
+                    let stream = self.dimension.stream;
+                    let (place, end) = (place.0, reader.end);
+                    let seen = Seen { stream, place, index, chain, end };
+                    found.push(Tailed::Frames { start, frames, seen });
+                }
+                Taken::Repeated | Taken::Late => {}
+                Taken::Ended { by } => found.push(Tailed::Ended { by }),
+                Taken::Hole(what) => return Err(different(what)),
+            }
+        }
+        Ok(found)
+    }
+
+    /// Begins to read at the seal of the incarnation.
+    fn look_for_seal(&mut self, message: &Message, chain: u32) -> Result<(), String> {
+        let own = self.incarnation;
+        if message.incarnation > own {
+            return Err(format!(
+                "incarnation {} begins here, and incarnation {own} was never sealed",
+                message.incarnation
+            ));
+        }
+        if message.incarnation == own {
+            if !matches!(message.body, MessageBody::Seal(_)) {
+                return Err(format!("frames of incarnation {own} before its seal"));
+            }
+            self.reader = Some(LaneReader::new(own, self.dimension.start, chain));
+        }
+        Ok(())
+    }
+}

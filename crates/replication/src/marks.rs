@@ -1,0 +1,150 @@
+//! Cut marks on their way from the primary to the members: broadcast, and lost without harm.
+//!
+//! | bytes | field |
+//! |---|---|
+//! | 8 | magic, whose last two digits are the format |
+//! | 16 | the database's uuid |
+//! | 4, 8, 8 | incarnation; epoch; wall clock in microseconds since 1970 |
+//! | 4, 8 n, 8 n | number of streams n; `from`, and `to`, by stream |
+//! | 4 | CRC-32C of all before |
+
+use crate::message::{Fields, Malformed};
+use crate::service::LogService;
+use hyades::{CutMark, Database, Error};
+use hyades_wal::{Lsn, MAX_LANES};
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+const MAGIC: [u8; 8] = *b"HYMARK01";
+/// The time between two marks while nothing is logged.
+const IDLE: Duration = Duration::from_secs(1);
+/// How soon a mark is asked for again whose epoch has not ended.
+const AGAIN: Duration = Duration::from_micros(500);
+
+/// Encodes a mark of a database.
+pub fn encode(database: &[u8; 16], mark: &CutMark) -> Vec<u8> {
+    let mut out = Vec::with_capacity(52 + 16 * mark.to.len());
+    out.extend_from_slice(&MAGIC);
+    out.extend_from_slice(database);
+    out.extend_from_slice(&mark.incarnation.to_le_bytes());
+    out.extend_from_slice(&mark.epoch.to_le_bytes());
+    out.extend_from_slice(&mark.wall_us.to_le_bytes());
+    out.extend_from_slice(&(mark.to.len() as u32).to_le_bytes());
+    for lsn in mark.from.iter().chain(&mark.to) {
+        out.extend_from_slice(&lsn.to_le_bytes());
+    }
+    out.extend_from_slice(&crc32c::crc32c(&out).to_le_bytes());
+    out
+}
+
+/// Decodes a mark, with the database's uuid.
+///
+/// # Errors
+/// The bytes are no mark of this format, or damaged.
+pub fn decode(bytes: &[u8]) -> Result<([u8; 16], CutMark), Malformed> {
+    let mut fields = Fields::new(bytes);
+    let magic = fields.take(8, "the magic")?;
+    if magic != MAGIC {
+        return Err(fields.wrong(0, format!("{:?}", String::from_utf8_lossy(magic))));
+    }
+    let database = fields.take(16, "the uuid")?.try_into().expect("16 bytes were taken");
+    let incarnation = fields.u32("the incarnation")?;
+    let (epoch, wall_us) = (fields.u64("the epoch")?, fields.u64("the clock")?);
+    let streams = fields.u32("the number of streams")? as usize;
+    if streams > MAX_LANES {
+        return Err(fields.wrong(44, format!("{streams} streams")));
+    }
+    let mut positions = || -> Result<Vec<Lsn>, Malformed> {
+        (0..streams).map(|_| fields.u64("a position")).collect()
+    };
+    let (from, to) = (positions()?, positions()?);
+    let end = fields.at();
+    let (stated, expected) = (fields.u32("the checksum")?, crc32c::crc32c(&bytes[..end]));
+    if stated != expected || fields.at() != bytes.len() {
+        return Err(fields.wrong(end, format!("checksum {stated:08x}, expected {expected:08x}")));
+    }
+    Ok((database, CutMark { incarnation, epoch, from, to, wall_us }))
+}
+
+/// Broadcasts the cut marks of a database until dropped: while records are logged one each
+/// interval, otherwise one each second.
+#[derive(Debug)]
+pub struct MarkSender {
+    /// Closed by the drop, which ends the thread.
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl MarkSender {
+    /// Starts the thread that makes and sends marks.
+    ///
+    /// # Errors
+    /// The database has no log, or a log that cannot be followed; the thread did not start.
+    pub fn start(
+        database: &Database,
+        service: Arc<dyn LogService>,
+        interval: Duration,
+    ) -> Result<MarkSender, Error> {
+        let mut marks = database.cut_marks()?;
+        let log = database.log().expect("a database with marks has a log").clone();
+        let uuid = log.manifest().uuid();
+        let (stop, stopped) = channel::<()>();
+        let run = move || {
+            let (mut last, mut sent_at) = (Vec::new(), None::<Instant>);
+            let mut pause = interval;
+            while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(pause) {
+                pause = interval;
+                let streams = 0..last.len();
+                let has_moved = last.is_empty()
+                    || streams.into_iter().any(|stream| log.next_lsn(stream) > last[stream]);
+                if !has_moved && sent_at.is_some_and(|sent| sent.elapsed() < IDLE) {
+                    continue;
+                }
+                match marks.tick() {
+                    Some(mark) => {
+                        service.broadcast(encode(&uuid, &mark));
+                        (last, sent_at) = (mark.to, Some(Instant::now()));
+                    }
+                    None => pause = AGAIN,
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("cut-marks".into()).spawn(run);
+        let thread = thread.map_err(|error| {
+            Error::Misuse(format!("the thread that makes cut marks does not start: {error}"))
+        })?;
+        Ok(MarkSender { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for MarkSender {
+    fn drop(&mut self) {
+        self.stop = None;
+        if let Some(thread) = self.thread.take() {
+            // Its panic was printed.
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_read_back_and_damage_is_found() {
+        let (from, to) = (vec![1, 2, 3], vec![4, 5, 6]);
+        let mark = CutMark { incarnation: 7, epoch: 8, from, to, wall_us: 9 };
+        let bytes = encode(&[5; 16], &mark);
+        assert_eq!(decode(&bytes), Ok(([5; 16], mark)));
+        for at in 0..bytes.len() {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 1;
+            assert!(decode(&damaged).is_err(), "byte {at}");
+            assert!(decode(&bytes[..at]).is_err(), "{at} bytes");
+        }
+        assert!(decode(&[&bytes[..], &[0]].concat()).is_err());
+    }
+}
