@@ -1,14 +1,17 @@
-//! Promise: replay threads without work do not use the processor. The only test in its process,
-//! because the test measures the processor time of the process.
+//! Promise: replay threads without work do not use the processor. The test runs in a process of its
+//! own, because it measures the processor time of the process.
 
 use crate::common::directory;
 use hyades::{Database, Protocol, Schema, Table, Type};
 use hyades_platform::clock::{monotonic_ns, process_cpu_ns};
 use hyades_platform::device::{Device, FileDevice, Throttle, ThrottledDevice};
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 
 const ROWS: Table = Table::nth(0);
+/// Set in the process of the test alone.
+const ALONE: &str = "HYADES_WAITING_REPLAY";
 
 fn open(dir: &Path, device: Arc<dyn Device>) -> Database {
     let mut builder =
@@ -25,6 +28,19 @@ fn open(dir: &Path, device: Arc<dyn Device>) -> Database {
 
 #[test]
 fn threads_that_wait_for_a_stream_sleep() {
+    if std::env::var_os(ALONE).is_some() {
+        return sleeps();
+    }
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "waiting_replay::threads_that_wait_for_a_stream_sleep", "--nocapture"])
+        .env(ALONE, "1")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("of processor time"), "it ran");
+}
+
+fn sleeps() {
     let dir = directory();
     let db = open(dir.path(), FileDevice::shared());
     let mut session = db.session().unwrap();
