@@ -6,6 +6,7 @@ use super::settings::{
     HEADER_BYTES, LEAST_MESSAGE_BYTES, MAX_MESSAGE_BYTES, NatsError, NatsSettings, lane_error,
 };
 use crate::service::{Place, Reply, Request, Revision};
+use async_nats::connection::State;
 use async_nats::jetstream::ErrorCode;
 use async_nats::jetstream::context::{
     Context, ContextBuilder, GetStreamErrorKind, PublishErrorKind,
@@ -60,8 +61,10 @@ pub(super) fn run(
                 Sent::Broadcast(message) => {
                     let (client, subject) =
                         (opened.keys.context.client(), opened.broadcast.clone());
-                    // A broadcast may be lost, and holds nothing up while there is no connection.
-                    tokio::spawn(async move { client.publish(subject, message.into()).await });
+                    // A broadcast may be lost: none waits while there is no connection.
+                    if client.connection_state() == State::Connected {
+                        tokio::spawn(async move { client.publish(subject, message.into()).await });
+                    }
                 }
                 Sent::Listen(listener) => {
                     tokio::spawn(listen(opened.clone(), listener));
