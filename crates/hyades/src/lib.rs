@@ -130,7 +130,7 @@ pub use engine::snapshots::SnapshotSettings;
 
 pub use error::{Abort, Error};
 #[cfg(feature = "replication")]
-pub use following::{Follower, FollowerImage, RoundReport};
+pub use following::{Follower, FollowerImage, ImageSchedule, Promotion, RoundReport};
 pub use hyades_derive::Table;
 pub use logging::record::RecordKind;
 pub use logging::settings::LogSettings;

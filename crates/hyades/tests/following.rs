@@ -154,7 +154,7 @@ fn a_follower_goes_on_in_the_next_incarnation() {
         run(&second, 3, 300);
         let error = refused(follower.round(&second.mark(), second.source()), "an ended one");
         assert!(error.to_string().contains("has ended"), "{error}");
-        follower.next_incarnation(&second.incarnation()).unwrap();
+        follower.next_incarnation(&second.incarnation(), &second.catalogue()).unwrap();
         let mark = second.mark();
         second.wait_for(&mark);
         follower.round(&mark, second.source()).unwrap();
@@ -252,7 +252,7 @@ fn a_follower_is_only_read() {
 fn what_cannot_be_followed_is_refused_with_a_reason() {
     let _alone = broken::alone();
     let refusal = |c: Combination| {
-        let tee = common::followers::Tee::new(c.streams, 1);
+        let tee = common::tee::Tee::new(c.streams, 1);
         let builder = common::followers::declared(c, How::default()).0;
         let error = refused(builder.remote(tee).open(directory().path()), "a pair");
         error.to_string()
@@ -310,7 +310,8 @@ fn marks_and_frames_that_do_not_fit_are_refused() {
     refuse(&CutMark { incarnation: 9, ..next.clone() }, "is of incarnation 9");
     refuse(&CutMark { to: vec![0; 4], ..next.clone() }, "where the round begins");
     refuse(&CutMark { to: vec![9; 3], ..next.clone() }, "where the round begins");
-    let error = refused(follower.next_incarnation(&primary.incarnation()), "too early");
+    let incarnation = primary.incarnation();
+    let error = refused(follower.next_incarnation(&incarnation, &primary.catalogue()), "too early");
     assert!(error.to_string().contains("cannot follow"), "{error}");
     // None of them has hurt.
     follower.round(&next, source).unwrap();
@@ -347,7 +348,7 @@ fn each_broken_rule_of_rounds_is_noticed() {
         };
         mutation::set(Some(rule));
         let combinations = [DATA, COMMANDS, Combination { streams: 1, ..DATA }];
-        let noticed = (0..12).any(|seed| is_noticed(combinations[seed % 3], seed as u64));
+        let noticed = (0..60).any(|seed| is_noticed(combinations[seed % 3], seed as u64));
         mutation::set(None);
         assert!(noticed, "{} goes unnoticed", rule.name());
     }

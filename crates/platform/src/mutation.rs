@@ -219,6 +219,8 @@ mutations! {
     ImageInRound "image-in-round",
     /// A round of a follower does not keep the versions read by open readers.
     ForgetServed "forget-served",
+    /// The readers of a follower are not ended when the follower becomes primary.
+    ServeAfterPromotion "serve-after-promotion",
     /// A transaction commits although versions are no longer kept for the transaction.
     CommitAfterEnded "commit-after-ended",
     /// Replay forgets versions read by later records.

@@ -129,9 +129,10 @@ fn is_seen_by_one_test(rule: Mutation) -> bool {
                 | Mutation::ReportUnsynced
                 | Mutation::TrustFoundSegment
         )
-        // Torture has no followers: `crates/hyades/tests/following.rs`.
+        // Torture has no followers: `crates/hyades/tests/following.rs`, `promotion.rs`.
         || matches!(rule, Mutation::MarkEarly | Mutation::MarkFromLate)
         || matches!(rule, Mutation::ApplyLaterEpoch | Mutation::ForgetServed)
+        || rule == Mutation::ServeAfterPromotion
         || rule == Mutation::ImageInRound
         // The same, and `crates/hyades/tests/validation.rs`.
         || matches!(rule, Mutation::SkipGaps | Mutation::RethrowUnvalidated)

@@ -8,7 +8,7 @@ use hyades_platform::callback::OnDatabaseThread;
 use hyades_platform::latency::{LatencyCounts, LatencyHistogram};
 use hyades_platform::sync::Unpoisoned;
 use hyades_platform::{clock, event, span};
-use hyades_wal::{Checkpoint, Log};
+use hyades_wal::{Checkpoint, Dimension, Incarnation, Log, Lsn, Manifest};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
@@ -16,7 +16,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Lower bound of the assumed replay speed until measured, in bytes per second: a cautious guess.
-const UNMEASURED_BYTES_PER_S: u64 = 32 << 20;
+pub(crate) const UNMEASURED_BYTES_PER_S: u64 = 32 << 20;
 
 /// Fraction of the permitted replay time used as the target of checkpoints.
 const MARGIN: f64 = 0.8;
@@ -28,7 +28,7 @@ const TICK: Duration = Duration::from_millis(20);
 const SPAN: Duration = Duration::from_millis(200);
 
 /// Minimum delay before the next attempt after a failed checkpoint.
-const AFTER_FAILURE: Duration = Duration::from_secs(5);
+pub(crate) const AFTER_FAILURE: Duration = Duration::from_secs(5);
 
 /// Openings of a log since its last checkpoint, each an incarnation in its manifest, at which the
 /// next opening takes a checkpoint before returning. The manifest is read and written at each
@@ -108,21 +108,53 @@ struct KeeperState {
 }
 
 /// The observations of the thread in its last round.
-struct KeeperRound {
+#[derive(Debug)]
+pub(crate) struct KeeperRound {
     last_bytes: u64,
     /// The size of the log at the last measurement of the growth, and the time of the measurement.
     measured: (u64, u64),
     /// Recent growth of the log, in bytes per second.
     growth: f64,
     began_ns: u64,
+    /// The time of the last observation.
+    now_ns: u64,
     paced: Paced,
 }
 
 impl KeeperRound {
     /// Creates the first round. `bytes`: the log found by the opening.
-    fn new(bytes: u64, now: u64) -> KeeperRound {
+    pub fn new(bytes: u64, now: u64) -> KeeperRound {
         let paced = Paced::default();
-        KeeperRound { last_bytes: bytes, measured: (bytes, now), growth: 0.0, began_ns: now, paced }
+        let (measured, began_ns, now_ns) = ((bytes, now), now, now);
+        KeeperRound { last_bytes: bytes, measured, growth: 0.0, began_ns, now_ns, paced }
+    }
+
+    /// Observes the log. Returns by how many bytes the log has grown.
+    pub fn observe(&mut self, bytes: u64, now: u64) -> u64 {
+        self.now_ns = now;
+        self.measure_growth(bytes, now);
+        bytes.saturating_sub(std::mem::replace(&mut self.last_bytes, bytes))
+    }
+
+    /// The time since the last checkpoint began, or since the first round.
+    fn since(&self) -> Duration {
+        Duration::from_nanos(self.now_ns.saturating_sub(self.began_ns))
+    }
+
+    /// Notes that a checkpoint begins.
+    pub fn begin(&mut self, now: u64) {
+        self.began_ns = now;
+    }
+
+    /// Whether a checkpoint is due. `is_near`: whether a checkpoint has to begin now to keep replay
+    /// time below a bound, given the growth of the log in bytes per second.
+    pub fn is_due(
+        &self,
+        settings: &CheckpointSettings,
+        is_near: impl FnOnce(Duration, f64) -> bool,
+    ) -> bool {
+        settings.interval.is_some_and(|interval| self.since() >= interval)
+            || settings.max_recovery.is_some_and(|bound| is_near(bound, self.growth))
     }
 
     /// Measures the growth of the log, over no less than a tick: the speed of writes within
@@ -139,7 +171,7 @@ impl KeeperRound {
 }
 
 /// Counters of the run at the last measurement of its speed.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Paced {
     at_ns: u64,
     /// Bytes of log.
@@ -274,21 +306,7 @@ impl Keeper {
 
     /// Returns the bytes of log not covered by the newest checkpoint.
     fn uncovered(&self) -> u64 {
-        let manifest = self.log.manifest();
-        let uncovered_bytes = |i: &hyades_wal::Incarnation| -> u64 {
-            let newest = i.number == self.log.incarnation();
-            i.dims
-                .iter()
-                .enumerate()
-                .map(|(lane, dim)| {
-                    let end =
-                        if newest { self.log.next_lsn(lane) } else { dim.end.unwrap_or(dim.start) };
-                    let from = manifest.covered(i.number, dim.stream).unwrap_or(0).max(dim.start);
-                    end.saturating_sub(from)
-                })
-                .sum()
-        };
-        manifest.incarnations.iter().map(uncovered_bytes).sum()
+        uncovered(&self.log.manifest(), |lane| self.log.next_lsn(lane))
     }
 
     pub fn stats(&self) -> CheckpointStats {
@@ -342,22 +360,15 @@ impl Keeper {
     /// commit.
     fn run_round(&self, round: &mut KeeperRound) -> Option<Duration> {
         let (bytes, now) = (self.uncovered(), clock::monotonic_ns());
-        let grown = bytes.saturating_sub(round.last_bytes);
-        round.measure_growth(bytes, now);
-        round.last_bytes = bytes;
+        let grown = round.observe(bytes, now);
         self.growth.store(round.growth as u64, Ordering::Relaxed);
         self.learn_speed(round, now);
         if bytes == 0 {
             return None;
         }
-        let since = Duration::from_nanos(now - round.began_ns);
-        let due = self.settings.interval.is_some_and(|interval| since >= interval)
-            || self
-                .settings
-                .max_recovery
-                .is_some_and(|bound| self.is_near(bound, bytes, round.growth));
-        if due {
-            round.began_ns = now;
+        let is_near = |bound, growth| self.is_near(bound, bytes, growth);
+        if round.is_due(&self.settings, is_near) {
+            round.begin(now);
             let result = self.take();
             round.last_bytes = self.uncovered();
             round.measured = (round.last_bytes, clock::monotonic_ns());
@@ -366,7 +377,7 @@ impl Keeper {
         match self.settings.interval {
             _ if grown > 0 => Some(TICK),
             // No log was written: only the interval can make a checkpoint due.
-            Some(interval) => Some(interval.saturating_sub(since).max(TICK)),
+            Some(interval) => Some(interval.saturating_sub(round.since()).max(TICK)),
             None => None,
         }
     }
@@ -393,9 +404,39 @@ impl Keeper {
                 self.settings.share * 100.0
             ));
         }
-        // The log keeps growing during the checkpoint.
-        (bytes as f64 + growth * takes) / speed >= bound.as_secs_f64() * MARGIN
+        must_begin(bound, (bytes, growth), takes, speed)
     }
+}
+
+/// Whether a checkpoint has to begin now to keep replay time below `bound`: `bytes` are to be
+/// replayed at `speed`, the log grows by `growth` bytes per second; a checkpoint takes `takes`
+/// seconds.
+pub(crate) fn must_begin(
+    bound: Duration,
+    (bytes, growth): (u64, f64),
+    takes: f64,
+    speed: f64,
+) -> bool {
+    // The log keeps growing during the checkpoint.
+    (bytes as f64 + growth * takes) / speed >= bound.as_secs_f64() * MARGIN
+}
+
+/// Returns the bytes of log not covered by the newest checkpoint. `next`: where each stream of the
+/// newest incarnation goes on.
+pub(crate) fn uncovered(manifest: &Manifest, next: impl Fn(usize) -> Lsn) -> u64 {
+    let newest = manifest.newest().map(|newest| newest.number);
+    let uncovered_bytes = |i: &Incarnation| -> u64 {
+        let end = |(lane, dim): (usize, &Dimension)| match Some(i.number) == newest {
+            true => next(lane),
+            false => dim.end.unwrap_or(dim.start),
+        };
+        let bytes = |(lane, dim): (usize, &Dimension)| {
+            let from = manifest.covered(i.number, dim.stream).unwrap_or(0).max(dim.start);
+            end((lane, dim)).saturating_sub(from)
+        };
+        i.dims.iter().enumerate().map(bytes).sum()
+    };
+    manifest.incarnations.iter().map(uncovered_bytes).sum()
 }
 
 /// The thread's loop. The loop holds only a weak reference, and so does not keep the database

@@ -15,6 +15,7 @@ use crate::logging::HotRows;
 use crate::recovery::replay::ReplayContext;
 use crate::retry::check_may_wait;
 use crate::storage::Stamp;
+use crate::storage::table::TableData;
 use crate::storage::usage::{TableStats, Usage};
 use crate::tally::SessionCounts;
 use hyades_platform::active_epochs::EpochSlot;
@@ -45,6 +46,16 @@ impl<S: Stamp> Following<S> {
 /// The handle of a follower's tables.
 pub(crate) struct FollowerHost<S: Stamp>(pub Arc<Following<S>>);
 
+impl<S: Stamp> FollowerHost<S> {
+    /// The tables; none once the follower has stopped, since the tables may hold several states.
+    fn served_tables(&self) -> &[TableData<S>] {
+        match self.0.serving.has_stopped() {
+            true => &[],
+            false => &self.0.replay.engine.tables,
+        }
+    }
+}
+
 /// The error of an operation that needs a log of one's own.
 fn only_read() -> Error {
     Error::Misuse("a follower is only read: write, and take checkpoints, at its primary".into())
@@ -56,22 +67,22 @@ impl<S: Stamp> AnyEngine for FollowerHost<S> {
     }
 
     fn digest(&self) -> u64 {
-        digest::digest(&self.0.replay.engine.tables)
+        digest::digest(self.served_tables())
     }
 
     fn rows(&self) -> u64 {
-        digest::rows(&self.0.replay.engine.tables)
+        digest::rows(self.served_tables())
     }
 
     fn tables(&self) -> Vec<TableStats> {
-        let tables = &self.0.replay.engine.tables;
+        let tables = self.served_tables();
         let sums: Vec<Usage> = tables.iter().map(|table| table.replayed.get()).collect();
         digest::described(tables, &sums)
     }
 
     #[cfg(feature = "research")]
     fn recount(&self) -> Vec<TableStats> {
-        let tables = &self.0.replay.engine.tables;
+        let tables = self.served_tables();
         digest::described(tables, &digest::usage(tables))
     }
 

@@ -11,10 +11,15 @@
 
 use super::host::Following;
 use super::image::{AnyImage, FollowerImage, ServedImage};
+use super::image_schedule::ImageSchedule;
+use super::promotion::{Declarations, PromoteRounds, Promotion};
+use crate::checkpoint::CheckpointSettings;
+use crate::config::Builder;
 use crate::database::Database;
 use crate::engine::closed_epochs::CutMark;
 use crate::error::Error;
 use crate::recovery::frame_source::FrameSource;
+use crate::recovery::report::{IncarnationReport, RecoveryReport};
 use crate::recovery::slice::{self, Slice};
 use crate::recovery::standing_threads::StandingThreads;
 use crate::storage::Stamp;
@@ -27,6 +32,9 @@ use std::sync::atomic::Ordering;
 
 /// Rounds of fewer bytes run on the caller's thread: other threads would take longer to begin.
 const SMALL_BYTES: u64 = 256 << 10;
+
+/// Minimum amount of log replayed on all threads, in bytes, for a measurement of replay speed.
+const MEASURABLE_BYTES: u64 = 8 << 20;
 
 /// A round of a [`Follower`].
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -116,13 +124,45 @@ impl Follower {
         self.rounds.begin_image(buffer_bytes).map(FollowerImage)
     }
 
+    /// Decides when images are due, by the settings of checkpoints of the follower's builder.
+    pub fn image_schedule(&self) -> ImageSchedule {
+        ImageSchedule::new(self.rounds.checkpoints().clone())
+    }
+
+    /// The measured speed of replay on all threads, in bytes of log per second; `None` until enough
+    /// was replayed in large rounds.
+    pub fn replay_speed(&self) -> Option<u64> {
+        self.rounds.replay_speed()
+    }
+
     /// Goes on with the next incarnation, after the [last round](Follower::last_round).
+    /// `catalogue`: as of the next incarnation.
     ///
     /// # Errors
     /// [`Error::Misuse`] before the last round, or for an incarnation that is not later;
-    /// [`Error::Mismatch`] for records that cannot be followed.
-    pub fn next_incarnation(&mut self, next: &Incarnation) -> Result<(), Error> {
-        self.rounds.next_incarnation(next)
+    /// [`Error::Mismatch`] for records that cannot be followed, or that name tables or procedures
+    /// by other numbers than the records so far: follow anew. Nothing has changed then.
+    pub fn next_incarnation(&mut self, next: &Incarnation, catalogue: &[u8]) -> Result<(), Error> {
+        self.rounds.next_incarnation(next, catalogue)
+    }
+
+    /// Makes the follower's tables those of a primary, after the
+    /// [last round](Follower::last_round): the log goes on with the next incarnation, and nothing
+    /// is read again. `builder` declares the tables and procedures of the follower's builder, and
+    /// its settings are those of the new database.
+    ///
+    /// The readers of the follower's [database](Follower::database) are ended: transactions and
+    /// snapshots fail with [`Abort::SnapshotEnded`](crate::Abort::SnapshotEnded) at the next
+    /// operation, at the latest at their end, and new ones with [`Error::Misuse`]. None of them
+    /// sees a change of the new database.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] before the last round, while an image is being written, or if the builder
+    /// declares something else; [`Error::Mismatch`] or [`Error::Log`] if the files cannot go on.
+    /// The follower is gone then, and the files can be opened again.
+    #[doc(hidden)]
+    pub fn promote(self, builder: Builder, to: Promotion) -> Result<Database, Error> {
+        self.rounds.promote(builder, to)
     }
 }
 
@@ -131,8 +171,11 @@ pub(crate) trait AnyRounds: Send {
     fn served(&self) -> Option<EpochNumber>;
     fn round(&mut self, mark: &CutMark, source: &dyn FrameSource) -> Result<RoundReport, Error>;
     fn last_round(&mut self, ends: &[Lsn], source: &dyn FrameSource) -> Result<RoundReport, Error>;
-    fn next_incarnation(&mut self, next: &Incarnation) -> Result<(), Error>;
+    fn next_incarnation(&mut self, next: &Incarnation, catalogue: &[u8]) -> Result<(), Error>;
     fn begin_image(&self, buffer_bytes: u64) -> Result<Box<dyn AnyImage>, Error>;
+    fn checkpoints(&self) -> &CheckpointSettings;
+    fn replay_speed(&self) -> Option<u64>;
+    fn promote(self: Box<Self>, builder: Builder, to: Promotion) -> Result<Database, Error>;
 }
 
 /// The state with which a follower begins.
@@ -195,6 +238,30 @@ pub(crate) struct Rounds<S: Stamp> {
     pub has_ended: bool,
     /// Why the tables hold no state any more.
     pub failed: Option<String>,
+    /// The settings of the follower's builder for checkpoints.
+    pub checkpoints: CheckpointSettings,
+    /// The declarations of the follower's builder.
+    pub declared: Declarations,
+    /// How the follower becomes primary.
+    pub promote: PromoteRounds<S>,
+    /// What has been loaded and replayed, but for the counts of records.
+    pub report: RecoveryReport,
+    pub speed: ReplaySpeed,
+}
+
+/// Bytes replayed by large rounds that kept nothing, and the seconds spent.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ReplaySpeed {
+    bytes: u64,
+    seconds: f64,
+}
+
+impl ReplaySpeed {
+    /// Bytes per second, if enough was replayed.
+    pub fn measured(self) -> Option<u64> {
+        let ReplaySpeed { bytes, seconds } = self;
+        (bytes >= MEASURABLE_BYTES && seconds > 0.0).then_some((bytes as f64 / seconds) as u64)
+    }
 }
 
 impl<S: Stamp> Rounds<S> {
@@ -276,8 +343,36 @@ impl<S: Stamp> Rounds<S> {
         serving.end_round((snapshots, epoch), Some(served));
         let seconds = (clock::monotonic_ns() - began_ns) as f64 / 1e9;
         let records = records() - before;
+        self.report.replay_seconds += seconds;
+        if bytes >= SMALL_BYTES && !keeps {
+            self.speed.bytes += bytes;
+            self.speed.seconds += seconds;
+        }
         event!(DEBUG, "round replayed", epoch = served.0, records = records, bytes = bytes);
         Ok(RoundReport { epoch: served.0, bytes, records, beside_readers, seconds })
+    }
+}
+
+impl<S: Stamp> Rounds<S> {
+    /// Adds the incarnation that has ended to the report.
+    fn report_end(&mut self) {
+        let counts = &self.following.replay.counts;
+        let incarnations = &mut self.report.incarnations;
+        let before = |count: fn(&IncarnationReport) -> u64| incarnations.iter().map(count).sum();
+        let (records, dead, bytes): (u64, u64, u64) =
+            (before(|i| i.records), before(|i| i.dead), before(|i| i.bytes));
+        let seconds: f64 = incarnations.iter().map(|i| i.seconds).sum();
+        let ended = IncarnationReport {
+            number: self.incarnation.number,
+            records: counts.records.load(Ordering::Relaxed) - records,
+            dead: counts.dead.load(Ordering::Relaxed) - dead,
+            bytes: counts.bytes.load(Ordering::Relaxed) - bytes,
+            seconds: self.report.replay_seconds - seconds,
+            streams: self.incarnation.dims.len(),
+            threads: self.threads,
+            ..IncarnationReport::default()
+        };
+        incarnations.push(ended);
     }
 }
 
@@ -302,10 +397,11 @@ impl<S: Stamp> AnyRounds for Rounds<S> {
         let epoch = EpochNumber(report.epoch);
         self.at = FirstState { cut: Some(epoch), shown: epoch, from: ends.to_vec() };
         self.has_ended = true;
+        self.report_end();
         Ok(report)
     }
 
-    fn next_incarnation(&mut self, next: &Incarnation) -> Result<(), Error> {
+    fn next_incarnation(&mut self, next: &Incarnation, catalogue: &[u8]) -> Result<(), Error> {
         if !self.has_ended || next.number <= self.incarnation.number {
             return Err(Error::Misuse(format!(
                 "incarnation {} of the log cannot follow incarnation {}, whose last round {}",
@@ -315,6 +411,7 @@ impl<S: Stamp> AnyRounds for Rounds<S> {
             )));
         }
         slice::check_followed(next)?;
+        self.following.replay.catalogue.check_later(catalogue)?;
         self.at.from = next.dims.iter().map(|dim| dim.start).collect();
         self.incarnation = next.clone();
         self.has_ended = false;
@@ -334,5 +431,18 @@ impl<S: Stamp> AnyRounds for Rounds<S> {
         let positions = (self.incarnation.number, streams);
         let following = self.following.clone();
         Ok(Box::new(ServedImage::begin(following, cut, positions, buffer_bytes)?))
+    }
+
+    fn checkpoints(&self) -> &CheckpointSettings {
+        &self.checkpoints
+    }
+
+    fn replay_speed(&self) -> Option<u64> {
+        self.speed.measured()
+    }
+
+    fn promote(self: Box<Self>, builder: Builder, to: Promotion) -> Result<Database, Error> {
+        let promote = self.promote;
+        promote(*self, builder, to)
     }
 }

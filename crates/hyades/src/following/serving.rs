@@ -115,10 +115,16 @@ impl Serving {
         }
     }
 
-    /// Ends the follower: a round has failed, and the tables hold no state.
+    /// Ends the follower: a round has failed, and the tables hold no state; or the tables are those
+    /// of a primary now. No reader begins after the call.
     pub fn stop(&self, why: String) {
         self.state().stopped = Some(why);
         self.ended.notify_all();
+    }
+
+    /// Whether the follower was [ended](Serving::stop).
+    pub fn has_stopped(&self) -> bool {
+        self.state().stopped.is_some()
     }
 }
 

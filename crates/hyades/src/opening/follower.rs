@@ -1,16 +1,25 @@
-//! Opens a follower: empty tables, or the tables of a checkpoint, and their rounds.
+//! Opens a follower: empty tables, or the tables of a checkpoint, and their rounds. Opens the
+//! database of a follower that becomes primary ([`crate::following`]).
 
+use super::log_options::log_options;
 use super::pairs::{self, RunsUnder};
-use super::{Opening, check, is_data_only};
+use super::{Opening, ReplayedLog, check, is_data_only};
 use crate::config::Builder;
+use crate::database::Database;
 use crate::engine::snapshots::Snapshots;
 use crate::error::Error;
-use crate::following::{FirstState, Follower, FollowerHost, Following, Rounds, Serving};
+use crate::following::{
+    Declarations, FirstState, Follower, FollowerHost, Following, Promotion, ReplaySpeed, Rounds,
+    Serving,
+};
 use crate::logging::StartsOnLog;
 use crate::origin;
 use crate::recovery::report::RecoveryReport;
 use crate::recovery::slice;
+use crate::storage::Stamp;
+use crate::storage::table::TableData;
 use hyades_platform::clock;
+use hyades_platform::epoch::EpochNumber;
 use hyades_wal::{Incarnation, Recovering, Remote};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -70,6 +79,9 @@ impl Opening<'_> {
             )));
         }
         let threads = self.recovery_threads();
+        let (declared, checkpoints) =
+            (Declarations::of(&self.builder), self.builder.checkpoints.clone());
+        let mut report = RecoveryReport { found: true, threads, ..RecoveryReport::default() };
         let (tables, row_ids) = (self.tables::<C::Row>(&catalogue), Arc::new(AtomicU64::new(1)));
         let mut replay = slice::context(tables, catalogue.clone(), row_ids);
         replay.engine.snapshots = Snapshots::new(self.builder.snapshots, None);
@@ -85,7 +97,11 @@ impl Opening<'_> {
                     ));
                 };
                 let at = FirstState::of(checkpoint, incarnation)?;
+                let began_ns = clock::monotonic_ns();
                 slice::load_base(&replay, base, threads)?;
+                report.image_seconds = (clock::monotonic_ns() - began_ns) as f64 / 1e9;
+                report.image_rows = checkpoint.rows;
+                report.image_bytes = checkpoint.parts.iter().map(|part| part.bytes).sum();
                 at
             }
         };
@@ -98,10 +114,72 @@ impl Opening<'_> {
             threads,
             has_ended: false,
             failed: None,
+            checkpoints,
+            declared,
+            promote: promote::<C, P>,
+            report: report.clone(),
+            speed: ReplaySpeed::default(),
         };
         let host = Arc::new(FollowerHost(following));
         let data_only = incarnation.data_only;
-        let database = self.finish(host, None, &catalogue, data_only, RecoveryReport::default());
+        let database = self.finish(host, None, &catalogue, data_only, report);
         Ok(Follower::new(Box::new(rounds), database))
+    }
+}
+
+/// Promotes a follower of the pair `C` and `P`.
+fn promote<C, P>(
+    rounds: Rounds<C::Row>,
+    mut builder: Builder,
+    to: Promotion,
+) -> Result<Database, Error>
+where
+    C: RunsUnder<P>,
+    P: StartsOnLog,
+{
+    let started_ns = clock::monotonic_ns();
+    let Promotion { files: (mut log, verdict), node, at, remote, above_epoch } = to;
+    rounds.check_promotion(&builder, &log)?;
+    // The number of streams is the replicated log's.
+    (builder.log.streams, builder.log.probe_streams) = (at.streams.len(), None);
+    builder.log.remote = Some(remote);
+    check(&builder)?;
+    log.set_options(log_options(&builder));
+    if let Some(speed) = rounds.speed.measured() {
+        log.set_replay_speed(speed);
+    }
+    let control = builder.control().name();
+    let opening = Opening { builder, control, started_ns, source: None };
+    let followed = rounds.catalogue();
+    let catalogue = opening.catalogue_with(&log.manifest().catalogue, || followed.secret)?;
+    rounds.check_tables(&catalogue)?;
+    let floor = EpochNumber(log.manifest().epoch_floor.max(above_epoch));
+    let (reached, tables) = (rounds.highest_epoch().max(floor), rounds.tables().clone());
+    rounds.end_readers();
+    declare_anew(&tables, &opening.builder);
+    let replayed = ReplayedLog {
+        log,
+        verdict,
+        tables,
+        row_ids: rounds.row_ids(),
+        catalogue: Arc::new(catalogue),
+        reached,
+        changes_log: false,
+        report: rounds.report(),
+    };
+    opening
+        .go_on::<C, P>(replayed, |log, settings, verdict, epoch| {
+            log.start_as(&node, settings, verdict, epoch, &at)
+        })
+        .inspect_err(|error| rounds.stop(format!("its promotion has failed: {error}")))
+}
+
+/// Makes the tables those of another builder with the same declarations.
+fn declare_anew<S: Stamp>(tables: &[TableData<S>], builder: &Builder) {
+    for table in tables {
+        table.declare_anew(builder.origin);
+        if let Some(sums) = &table.sums {
+            sums.budget().set_limit(builder.sum_index_bytes);
+        }
     }
 }

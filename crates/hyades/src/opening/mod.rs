@@ -4,6 +4,7 @@
 pub(crate) mod follower;
 mod host;
 mod incarnation;
+mod log_options;
 pub(crate) mod pairs;
 
 use crate::checkpoint::{self, keeper::Keeper};
@@ -38,12 +39,12 @@ use crate::transaction::procedure::Procedures;
 use host::Host;
 use hyades_platform::active_epochs::ActiveEpochs;
 use hyades_platform::broken;
-use hyades_platform::device::FileDevice;
 use hyades_platform::epoch::{Epoch, EpochNumber, MAX_EPOCH};
 use hyades_platform::latency::LatencyHistogram;
 use hyades_platform::reclaim::SettleOnDrop;
 use hyades_platform::{clock, event, span};
-use hyades_wal::{Log, LogOptions, Recovering, Unfinished};
+use hyades_wal::{Error as LogError, IncarnationSettings, Log, Recovering, Unfinished, Verdict};
+use log_options::log_options;
 use pairs::RunsUnder;
 use std::collections::HashSet;
 use std::path::Path;
@@ -156,6 +157,20 @@ fn epoch_above(reached: EpochNumber) -> Result<EpochNumber, Error> {
     Ok(reached.next())
 }
 
+/// A log, and tables that hold everything in the log.
+struct ReplayedLog<S: Stamp> {
+    log: Recovering,
+    verdict: Verdict,
+    tables: Arc<Vec<TableData<S>>>,
+    row_ids: Arc<AtomicU64>,
+    catalogue: Arc<Catalogue>,
+    /// All epochs up to here are used.
+    reached: EpochNumber,
+    /// Whether a change of the schema comes into force with a checkpoint.
+    changes_log: bool,
+    report: RecoveryReport,
+}
+
 /// A database being opened.
 pub struct Opening<'s> {
     builder: Builder,
@@ -217,10 +232,20 @@ impl Opening<'_> {
     }
 
     fn catalogue(&self, stored: &[u8]) -> Result<Catalogue, Error> {
+        self.catalogue_with(stored, HashSecret::fresh)
+    }
+
+    /// Matches a catalogue to the declarations. `secret` gives the secret of the hashes of keys, if
+    /// the catalogue has none.
+    fn catalogue_with(
+        &self,
+        stored: &[u8],
+        secret: impl FnOnce() -> HashSecret,
+    ) -> Result<Catalogue, Error> {
         let Builder { tables, procedures, dropped, .. } = &self.builder;
         // A simulation is the same in each run, and the order of walks depends on hashes.
         let is_simulated = self.builder.log.research.stepped;
-        let secret = (!is_simulated).then(HashSecret::fresh);
+        let secret = (!is_simulated).then(secret);
         Catalogue::join(stored, tables, procedures, dropped, secret)
     }
 
@@ -239,32 +264,9 @@ impl Opening<'_> {
         Arc::new(schemas.map(table).collect())
     }
 
-    fn log_options(&self) -> LogOptions {
-        let settings = &self.builder.log;
-        let mut options = LogOptions::new(settings.dirs.clone(), settings.streams);
-        options.buffer_bytes = settings.buffer_bytes;
-        options.segment_bytes = settings.segment_bytes;
-        options.stepped = settings.research.stepped;
-        options.flush_interval = settings.flush_interval;
-        if let Some(fill) = settings.research.flush_fill_bytes {
-            options.flush_fill_bytes = fill;
-        }
-        options.flush_fill_frames = settings.research.flush_fill_count;
-        options.flushed_by_writers = settings.research.flushed_by_sessions;
-        options.block_bytes = settings.research.block_bytes;
-        options.device = settings.device.clone().unwrap_or_else(FileDevice::shared);
-        #[cfg(feature = "replication")]
-        {
-            options.remote.clone_from(&settings.remote);
-        }
-        // The protocol itself anchors streams; the flusher's anchors are a fallback.
-        options.anchor_interval_bytes = settings.research.anchor_interval_bytes * 4;
-        options
-    }
-
     /// Finds the log, or prepares for a new one.
     fn open_log(&self) -> Result<Recovering, Error> {
-        let mut recovering = hyades_wal::open(self.log_options())?;
+        let mut recovering = hyades_wal::open(log_options(&self.builder))?;
         self.fit_streams(&mut recovering)?;
         Ok(recovering)
     }
@@ -317,7 +319,7 @@ impl Opening<'_> {
         let changes_log = catalogue.needs_checkpoint() && to.is_none();
         if let Some(to) = to {
             // The state continues in a new log; the old log is only closed.
-            recovering = to.open(self.log_options())?;
+            recovering = to.open(log_options(&self.builder))?;
             self.fit_streams(&mut recovering)?;
             ends.clear();
         }
@@ -326,10 +328,35 @@ impl Opening<'_> {
             let speed = recovered.report.bytes as f64 / recovered.report.replay_seconds;
             recovering.set_replay_speed(speed as u64);
         }
-        let first_epoch = epoch_above(recovered.max_epoch.max(floor))?;
+        let replayed = ReplayedLog {
+            log: recovering,
+            verdict,
+            tables,
+            row_ids,
+            catalogue,
+            reached: recovered.max_epoch.max(floor),
+            changes_log,
+            report: recovered.report,
+        };
+        self.go_on::<C, P>(replayed, Recovering::start)
+    }
+
+    /// Begins the next incarnation of a log with `start`, and runs a database on it.
+    fn go_on<C, P>(
+        self,
+        replayed: ReplayedLog<C::Row>,
+        start: impl FnOnce(Recovering, IncarnationSettings, &Verdict, u64) -> Result<Log, LogError>,
+    ) -> Result<Database, Error>
+    where
+        C: RunsUnder<P>,
+        P: StartsOnLog,
+    {
+        let ReplayedLog { log, verdict, tables, row_ids, catalogue, .. } = replayed;
+        let ReplayedLog { reached, changes_log, mut report, .. } = replayed;
+        let first_epoch = epoch_above(reached)?;
         debug_assert!(
             (FIRST_EPOCH..=MAX_EPOCH).contains(&first_epoch)
-                && (first_epoch > floor || broken!(RestartEpochs)),
+                && (first_epoch > reached || broken!(RestartEpochs)),
             "the versions of a run are above all earlier ones"
         );
         let data_only = is_data_only(&self.builder);
@@ -338,16 +365,16 @@ impl Opening<'_> {
         let control = C::new(&self.control_settings(self.command_replay::<P>()));
         let versions = control.replays_versions();
         let settings = self.incarnation::<P>(stored, data_only, versions);
-        let log = recovering.start(settings, &verdict, first_epoch.0)?;
+        let log = start(log, settings, &verdict, first_epoch.0)?;
         let engine = self.start_engine::<C, P>(&log, &control, tables, row_ids, first_epoch);
         if changes_log {
-            recovered.report.schema_seconds =
+            report.schema_seconds =
                 self.put_schema_in_force(&engine, &log, catalogue.to_bytes())?;
         }
         let shared = self.sessions::<C, P>(engine, control);
         let (own_log, hot_rows) = (Some(log.clone()), P::hot_rows as fn(&P) -> HotRows);
         let host = Host::<C, P> { shared, log: own_log, hot_rows };
-        Ok(self.finish(Arc::new(host), Some(log), &catalogue, data_only, recovered.report))
+        Ok(self.finish(Arc::new(host), Some(log), &catalogue, data_only, report))
     }
 
     /// Returns the state shared by the sessions on a log.

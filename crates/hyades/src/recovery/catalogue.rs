@@ -218,6 +218,39 @@ impl Catalogue {
         )
     }
 
+    /// Checks that the catalogue of a later incarnation of the same log numbers tables and
+    /// procedures as this catalogue does.
+    ///
+    /// # Errors
+    /// [`Error::Mismatch`]; names the table or the procedure.
+    #[cfg(feature = "replication")]
+    pub fn check_later(&self, bytes: &[u8]) -> Result<(), Error> {
+        let later = StoredCatalogue::read(bytes)?;
+        let other = |what: String| {
+            Err(Error::Mismatch(format!(
+                "the log goes on with another catalogue: {what}; open the follower again, with \
+                 the declarations of the program that writes the log"
+            )))
+        };
+        let is_own = |table: &StoredTable| {
+            let (id, name) = (table.id, &table.schema.name);
+            let own = self.stored.tables.iter();
+            let mut same = own.filter(|own| (own.id, &own.schema.name) == (id, name));
+            let changes = same.next().map(|own| schema_change::compare(&table.schema, &own.schema));
+            changes.is_some_and(|changes| changes.is_ok_and(|change| change.words.is_empty()))
+        };
+        if let Some(table) = later.tables.iter().find(|table| !is_own(table)) {
+            let name = &table.schema.name;
+            return other(format!("table {name:?} is new, was changed, or renumbered"));
+        }
+        match later.procedures.iter().find(|p| !self.stored.procedures.contains(p)) {
+            None => Ok(()),
+            Some(StoredProcedure { name, version, .. }) => {
+                other(format!("procedure {name:?} version {version} is new, or renumbered"))
+            }
+        }
+    }
+
     /// The schema under which the log is replayed into a declared table.
     pub fn replay_schema(&self, position: usize, declared: &Schema) -> Option<Schema> {
         let (_, change) = self.index_changes.iter().find(|(at, _)| *at == position)?;

@@ -63,7 +63,7 @@ pub(crate) fn finish<S: Stamp>(replay: &ReplayContext<S>) -> Result<(), Error> {
 }
 
 /// Checks unique indexes. Rows are restored in any order, so this is possible only at the end.
-fn check_unique<S: Stamp>(replay: &ReplayContext<S>) -> Result<(), Error> {
+pub(super) fn check_unique<S: Stamp>(replay: &ReplayContext<S>) -> Result<(), Error> {
     let guard = hyades_platform::reclaim::pin();
     for table in replay.engine.tables.iter() {
         for at in (0..table.secondaries.len()).filter(|&at| table.secondaries[at].unique) {

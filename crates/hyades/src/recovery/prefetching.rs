@@ -268,7 +268,9 @@ impl<S: Stamp> Access for PrefetchAccess<'_, S> {
     fn prefetch(&self, table: Table, key: &[Value<'_>], columns: Columns) {
         // A handle that does not fit is reported by the operation itself.
         let declared = self.engine.tables.get(table.number() as usize);
-        let Some(table) = declared.filter(|data| table.origin().fits(data.origin)) else { return };
+        let Some(table) = declared.filter(|data| table.origin().fits(data.origin())) else {
+            return;
+        };
         let mut wanted = KeyBytes::new();
         if table.encode_key(key, &mut wanted).is_ok() {
             let wanted = PrefetchedRow::prefetch(table, &wanted, columns, self.guard);

@@ -18,6 +18,7 @@ use super::replay::ReplayContext;
 use super::{finish, last_writer_wins, load, wavefront};
 use crate::concurrency::replaying::Replaying;
 use crate::error::Error;
+use crate::garbage::Garbage;
 use crate::logging::StampFormat;
 use crate::logging::row_frame::RowFrames;
 use crate::logging::unstamped::Unstamped;
@@ -148,4 +149,23 @@ fn end_round<S: Stamp>(replay: &ReplayContext<S>) -> Result<(), Error> {
         .row_ids
         .fetch_max(replay.counts.max_row_id.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     Ok(())
+}
+
+/// Ends the slices for good: what was kept for readers of earlier states leaves, and the tables are
+/// as a recovery leaves them. No reader is left.
+pub(crate) fn settle<S: Stamp>(replay: &ReplayContext<S>) {
+    let engine = &replay.engine;
+    let mut left = replay.left.lock().unpoisoned();
+    loop {
+        let before = left.len();
+        left.sweep_up_to::<Replaying, Unstamped<S>>(engine, &mut (), usize::MAX);
+        if left.is_empty() || left.len() == before {
+            break;
+        }
+    }
+    // A tombstone with a stale entry may be left. It only takes memory.
+    *left = Garbage::default();
+    engine.snapshots.tidy(&engine.epoch);
+    debug_assert!(replay.absent.lock().unpoisoned().is_empty(), "a slice has removed tombstones");
+    debug_assert!(finish::check_unique(replay).is_ok(), "rounds hold a state of the primary");
 }

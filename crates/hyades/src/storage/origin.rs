@@ -1,6 +1,7 @@
 //! The builder that a handle comes from.
 
 use hyades_platform::random::Random;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The origin of a handle: a number drawn by the builder that returned it. Two builders draw the
 /// same number with a probability of 2^-32. A handle made by hand has none.
@@ -30,5 +31,27 @@ impl Origin {
     #[inline(always)]
     pub fn fits(self, declared: Origin) -> bool {
         self == declared || self == Origin::BY_HAND
+    }
+}
+
+/// The builder that has declared an object. Another builder may declare the object anew.
+#[derive(Debug)]
+pub(crate) struct DeclaringBuilder(AtomicU32);
+
+impl DeclaringBuilder {
+    pub fn new(origin: Origin) -> DeclaringBuilder {
+        DeclaringBuilder(AtomicU32::new(origin.0))
+    }
+
+    /// The origin of the builder. Relaxed: handles of the builder are used after it has declared
+    /// the object, and no rows depend on the origin.
+    #[inline(always)]
+    pub fn origin(&self) -> Origin {
+        Origin(self.0.load(Ordering::Relaxed))
+    }
+
+    /// Declares the object by another builder: the handles of the builder before fit no more.
+    pub fn set(&self, origin: Origin) {
+        self.0.store(origin.0, Ordering::Relaxed);
     }
 }

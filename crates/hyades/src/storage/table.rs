@@ -10,7 +10,7 @@ use super::hash_index::{HashIndex, HashSecret};
 use super::kept::{KeptRecord, KeptTree};
 use super::key::{self, KeyBytes};
 use super::layout::Layout;
-use super::origin::Origin;
+use super::origin::{DeclaringBuilder, Origin};
 use super::partition::TablePartitions;
 use super::record::{Record, word};
 use super::schema::{MAX_KEY_BYTES, PrimaryKind, Schema};
@@ -61,7 +61,7 @@ pub struct TableData<S: Stamp> {
     /// The shortening of rows in records, if any. See [`super::row_access`].
     pub(super) short: Option<ShortRows>,
     /// The builder that declared the table.
-    pub origin: Origin,
+    declared_by: DeclaringBuilder,
     /// The table's number in the log.
     pub log_id: u32,
     /// There is no primary key: rows have hidden row ids as keys.
@@ -149,7 +149,7 @@ impl<S: Stamp> TableData<S> {
             layout,
             short,
             sums,
-            origin: Origin::BY_HAND,
+            declared_by: DeclaringBuilder::new(Origin::BY_HAND),
             log_id,
             keyless,
             key_bytes,
@@ -172,9 +172,21 @@ impl<S: Stamp> TableData<S> {
     }
 
     /// Sets which builder declared the table: handles of other builders do not fit.
-    pub fn declared_by(mut self, origin: Origin) -> Self {
-        self.origin = origin;
+    pub fn declared_by(self, origin: Origin) -> Self {
+        self.declared_by.set(origin);
         self
+    }
+
+    /// The origin of the handles that fit.
+    #[inline(always)]
+    pub fn origin(&self) -> Origin {
+        self.declared_by.origin()
+    }
+
+    /// Makes the table one of another builder, whose handles fit from now on.
+    #[cfg(feature = "replication")]
+    pub fn declare_anew(&self, origin: Origin) {
+        self.declared_by.set(origin);
     }
 
     /// Encodes a primary key, or a row id, into `out`, initially empty. A key that is too large is

@@ -53,7 +53,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
 
     pub(super) fn table(&self, table: Table) -> Result<&'s Tables<C, P>, Abort> {
         match self.engine.tables.get(table.number() as usize) {
-            Some(data) if table.origin().fits(data.origin) => Ok(data),
+            Some(data) if table.origin().fits(data.origin()) => Ok(data),
             _ => Err(table.refused()),
         }
     }

@@ -1,14 +1,15 @@
-//! A primary with random changes, a tee of its log, and followers that replay from mark to mark.
+//! A primary with random changes, and followers that replay from mark to mark.
 
+use super::tee::Tee;
 use super::{
     ACCOUNT_COUNT, BY_GROUP, Churn, Combination, How, ITEMS, Opened, Transfer, builder, directory,
     populate, watched,
 };
 use fastrand::Rng;
-use hyades::wal::{Chunk, Incarnation, Lsn, Remote, RemoteEnded};
+use hyades::wal::Incarnation;
 use hyades::{
-    Abort, Builder, Columns, CutMark, Database, FollowedLog, Follower, FrameChunks, FrameSource,
-    ProcedureId, RecordKind, Row, Schema, Session, Snapshot, Table, Transaction, Type,
+    Abort, Builder, Columns, CutMark, Database, Error, FollowedLog, Follower, ProcedureId,
+    RecordKind, Row, Schema, Session, Snapshot, Table, Ticket, Transaction, Type,
 };
 use std::collections::HashMap;
 use std::collections::hash_map::DefaultHasher;
@@ -23,103 +24,6 @@ pub const HASHED: Table = Table::nth(5);
 /// The columns of each table.
 const COLUMNS: [u16; 6] = [2, 4, 4, 2, 3, 3];
 const PART_COUNT: u64 = 3;
-
-/// The bytes of one stream, as the flusher has sent them.
-#[derive(Debug, Default)]
-struct TeeLane {
-    batches: Vec<(Lsn, Vec<u8>)>,
-    chunks: Vec<Chunk>,
-    end: Lsn,
-}
-
-/// Keeps each batch of a log's streams, and gives the frames to followers.
-#[derive(Debug)]
-pub struct Tee {
-    lanes: Vec<Mutex<TeeLane>>,
-    /// Where each stream begins.
-    starts: Mutex<Vec<Lsn>>,
-    /// Frames of a stream from here on are withheld, for tests of what is missing.
-    pub withheld: Mutex<Option<(usize, Lsn)>>,
-    rng: Mutex<Rng>,
-}
-
-impl Tee {
-    pub fn new(streams: usize, seed: u64) -> Arc<Tee> {
-        Arc::new(Tee {
-            lanes: (0..streams).map(|_| Mutex::default()).collect(),
-            starts: Mutex::default(),
-            withheld: Mutex::default(),
-            rng: Mutex::new(Rng::with_seed(seed)),
-        })
-    }
-
-    /// Notes where the streams of the incarnation begin.
-    pub fn begin(&self, incarnation: &Incarnation) {
-        *self.starts.lock().unwrap() = incarnation.dims.iter().map(|dim| dim.start).collect();
-    }
-
-    /// Whether the tee has all frames up to these positions.
-    pub fn has(&self, to: &[Lsn]) -> bool {
-        let starts = self.starts.lock().unwrap();
-        let ends = self.lanes.iter().map(|lane| lane.lock().unwrap().end);
-        ends.zip(&*starts).zip(to).all(|((end, start), to)| end.max(*start) >= *to)
-    }
-}
-
-impl Remote for Tee {
-    fn max_batch_bytes(&self) -> usize {
-        2 << 20
-    }
-
-    fn send(&self, stream: usize, start: Lsn, frames: [&[u8]; 2]) {
-        let mut lane = self.lanes[stream].lock().unwrap();
-        let bytes = frames.concat();
-        assert!(lane.batches.is_empty() || lane.end == start, "batches follow each other");
-        lane.end = start + bytes.len() as u64;
-        lane.batches.push((start, bytes));
-    }
-
-    fn stored(&self, _: usize, _: bool) -> Option<Result<(), RemoteEnded>> {
-        Some(Ok(()))
-    }
-
-    fn end(&self) {}
-}
-
-impl FrameSource for Tee {
-    fn frames(&self, stream: usize, from: Lsn, to: Lsn) -> Result<FrameChunks, hyades::wal::Error> {
-        let starts = self.starts.lock().unwrap().clone();
-        let mut lane = self.lanes[stream].lock().unwrap();
-        let TeeLane { batches, chunks, .. } = &mut *lane;
-        for (start, bytes) in batches.iter().skip(chunks.len()) {
-            // The anchor behind the last chunk.
-            let anchor = match chunks.last() {
-                None => starts.clone(),
-                Some(last) => last.part(last.end(), last.end()).unwrap().anchor().to_vec(),
-            };
-            chunks.push(Chunk::of_frames(*start, bytes.clone(), anchor));
-        }
-        let withheld = *self.withheld.lock().unwrap();
-        let last = withheld.filter(|(lane, _)| *lane == stream).map_or(to, |(_, lsn)| lsn);
-        let (mut given, mut at, mut rng) = (Vec::new(), from, self.rng.lock().unwrap());
-        while at < last {
-            let chunk = &chunks[chunks.partition_point(|chunk| chunk.end() <= at)];
-            // Chunks of any number of frames.
-            let frames = chunk.frames_from(at).take_while(|frame| frame.end <= to);
-            let ends: Vec<Lsn> = frames.map(|frame| frame.end).collect();
-            let end = match rng.usize(0..3) {
-                0 => ends[rng.usize(0..ends.len())],
-                _ => *ends.last().unwrap(),
-            };
-            given.push(Ok(chunk.part(at, end).expect("the positions are between frames")));
-            at = end;
-        }
-        if withheld.is_some_and(|(lane, _)| lane == stream) {
-            given.pop();
-        }
-        Ok(Box::new(given.into_iter()))
-    }
-}
 
 /// Changes counts, by their sum.
 fn sums(tx: &Transaction<'_>, seed: u64) -> Result<(), Abort> {
@@ -203,12 +107,30 @@ impl Primary {
         Primary { c, opened, procedures, tee, dir, credits: AtomicI64::new(200) }
     }
 
+    /// A primary with these declarations, opened by other means.
+    pub fn of(
+        (c, procedures): (Combination, Procedures),
+        db: Database,
+        tee: Arc<Tee>,
+        dir: tempfile::TempDir,
+    ) -> Primary {
+        let watched = watched::watched(&format!("a primary of {c:?}"));
+        let [transfer, churn] = procedures.bank;
+        let opened = Opened { db, watched, transfer, churn, inserting: None };
+        Primary { c, opened, procedures, tee, dir, credits: AtomicI64::new(200) }
+    }
+
     pub fn db(&self) -> &Database {
         &self.opened.db
     }
 
     pub fn incarnation(&self) -> Incarnation {
         self.db().log().unwrap().manifest().newest().unwrap().clone()
+    }
+
+    /// The catalogue of the log.
+    pub fn catalogue(&self) -> Vec<u8> {
+        self.db().log().unwrap().manifest().catalogue
     }
 
     /// Lets the workers run some transactions, so that the tables stay small.
@@ -233,9 +155,17 @@ impl Primary {
         }
     }
 
-    /// Runs one random transaction.
+    /// Runs one random transaction, and waits for it now and then.
     pub fn change(&self, session: &mut Session, rng: &mut Rng, number: &AtomicU64) {
-        let ticket = match rng.u32(0..10) {
+        let ticket = self.submit(session, rng, number);
+        if rng.u32(0..20) == 0 {
+            ticket.wait().unwrap();
+        }
+    }
+
+    /// Runs one random transaction.
+    pub fn submit(&self, session: &mut Session, rng: &mut Rng, number: &AtomicU64) -> Ticket {
+        match rng.u32(0..10) {
             0..4 => {
                 let id = number.fetch_add(1, Ordering::Relaxed);
                 let (from, to) = (rng.i64(0..ACCOUNT_COUNT), rng.i64(0..ACCOUNT_COUNT));
@@ -250,9 +180,6 @@ impl Primary {
                 let seed = rng.u64(..);
                 session.try_submit(|tx| hashed(tx, seed)).unwrap().1
             }
-        };
-        if rng.u32(0..20) == 0 {
-            ticket.wait().unwrap();
         }
     }
 
@@ -303,6 +230,11 @@ fn hash(text: &str) -> u64 {
 
 /// A hash of all rows, of two indexes in their order, and of sums, as a snapshot shows them.
 pub fn content(snapshot: &Snapshot) -> u64 {
+    try_content(snapshot).unwrap()
+}
+
+/// As [`content`], unless the snapshot has ended.
+pub fn try_content(snapshot: &Snapshot) -> Result<u64, Error> {
     let mut sum = 0u64;
     let values = |row: &Row<'_>, columns: u16| {
         (0..columns).fold(String::new(), |text, at| format!("{text} {:?}", row.value(at)))
@@ -311,7 +243,7 @@ pub fn content(snapshot: &Snapshot) -> u64 {
         let visit = |row: &Row<'_>| {
             sum = sum.wrapping_add(hash(&format!("{table}{}", values(row, columns))));
         };
-        snapshot.for_each(Table::nth(table as u32), Columns::ALL, visit).unwrap();
+        snapshot.for_each(Table::nth(table as u32), Columns::ALL, visit)?;
     }
     let all = |rows: &[Row<'_>], columns: u16| {
         rows.iter().fold(String::new(), |text, row| text + &values(row, columns) + ";")
@@ -328,7 +260,7 @@ pub fn content(snapshot: &Snapshot) -> u64 {
         }
         Ok(text)
     });
-    sum.wrapping_add(hash(&more.unwrap()))
+    Ok(sum.wrapping_add(hash(&more?)))
 }
 
 /// The contents at marks, by epoch.

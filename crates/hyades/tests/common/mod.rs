@@ -14,10 +14,12 @@ pub mod following;
 pub mod grouped;
 pub mod held;
 pub mod late;
+pub mod members;
 pub mod multiversion;
 pub mod ordering;
 pub mod partitions;
 pub mod sums;
+pub mod tee;
 pub mod watched;
 
 use hyades::{

@@ -11,6 +11,7 @@ use crate::error::Error;
 use crate::log::Log;
 use crate::manifest::{IncarnationSettings, Member, StreamEntry};
 use crate::open::Recovering;
+use crate::options::LogOptions;
 use crate::remote::Remote;
 use crate::stream_id::StreamId;
 use crate::verdict::Verdict;
@@ -46,6 +47,13 @@ impl Recovering {
     /// Sets the remote of the log to be started.
     pub fn set_remote(&mut self, remote: Arc<dyn Remote>) {
         self.options.remote = Some(remote);
+    }
+
+    /// Sets how the log to be started is written, by which remote too. The directories, their
+    /// device and the number of streams stay: a [mirror](crate::Mirror) knows no more of the log.
+    pub fn set_options(&mut self, options: LogOptions) {
+        let LogOptions { dirs, device, streams, .. } = self.options.clone();
+        self.options = LogOptions { dirs, device, streams, ..options };
     }
 
     /// Like [`start`](Self::start), for member `node` of a replicated database: number, streams and

@@ -4,9 +4,7 @@ use super::{OpenSnapshot, SnapshotState, Snapshots};
 use crate::logging::Needs;
 use crate::storage::tid::Tid;
 use hyades_platform::clock;
-#[cfg(feature = "research")]
-use hyades_platform::epoch::Epoch;
-use hyades_platform::epoch::EpochNumber;
+use hyades_platform::epoch::{Epoch, EpochNumber};
 use hyades_platform::sync::{AtomicBool, Ordering, Unpoisoned};
 #[cfg(feature = "research")]
 use std::sync::MutexGuard;
@@ -55,6 +53,12 @@ impl Snapshots {
         // So a snapshot without users does not stay open.
         self.overwritten.store(true, Ordering::SeqCst);
         state
+    }
+
+    /// Ends all snapshots: their readers fail at the next operation, and nothing is kept for them
+    /// any more. Whatever is written after the call, readers that find it also find the end.
+    pub fn end_all(&self, epoch: &Epoch) {
+        self.end_oldest(epoch, |_| true);
     }
 
     /// Opens the snapshot of `epoch` once more, if the snapshot is open and was not ended: then the
