@@ -25,6 +25,7 @@ pub mod seal;
 pub mod service;
 pub mod simulated;
 pub mod standby;
+mod standby_checkpoint;
 
 pub use appender::Appender;
 pub use marks::MarkSender;

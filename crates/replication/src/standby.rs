@@ -5,6 +5,10 @@
 //! primary's as of an epoch, and every record in the tables is stored by the log service: **a
 //! standby never shows what can be lost**.
 //!
+//! A standby takes checkpoints by the settings of its builder
+//! ([`Builder::max_recovery`](hyades::Builder::max_recovery)), and begins with the newest when it
+//! starts again.
+//!
 //! Marks tell how far the lanes are to be read: a standby reads when a mark comes, and once a
 //! second otherwise. A mark that is lost does no harm: the next mark leads further.
 
@@ -12,9 +16,12 @@ use crate::begin::{self, Begin};
 use crate::lane_tail::{LaneTail, Tailed};
 use crate::marks;
 use crate::service::LogService;
-use hyades::{Builder, CutMark, Database, FollowedLog, Follower, FrameChunks, FrameSource};
+use crate::standby_checkpoint::StandbyCheckpoints;
+use hyades::{
+    Builder, CheckpointStats, CutMark, Database, FollowedLog, Follower, FrameChunks, FrameSource,
+};
 use hyades_platform::sync::Unpoisoned;
-use hyades_wal::{BeginAt, LogOptions, Lsn, Mirror, RemoteEnded, StreamStart};
+use hyades_wal::{BeginAt, Lsn, Mirror, RemoteEnded, StreamStart};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::mpsc::Receiver;
@@ -119,6 +126,8 @@ impl FrameSource for MirrorFrames {
 
 /// A standby. [`Standby::step`] does its work.
 pub struct Standby {
+    /// The first field: its thread ends before the directories are given back.
+    checkpoints: StandbyCheckpoints,
     service: Arc<dyn LogService>,
     database: [u8; 16],
     begin: Begin,
@@ -128,6 +137,8 @@ pub struct Standby {
     marks: Receiver<Vec<u8>>,
     /// The newest mark that was received, and not replayed.
     mark: Option<CutMark>,
+    /// The mark of the last round.
+    replayed: Option<CutMark>,
     synced_at: Instant,
     looked_at: Instant,
 }
@@ -179,7 +190,7 @@ impl Standby {
         let begin = wait_for_begin(&*service, settings.patience)?;
         let database = begin.database().expect("it was checked when it was read");
         let incarnation = &begin.incarnation;
-        let options = LogOptions::new(settings.dirs.clone(), incarnation.dims.len());
+        let options = builder.mirror_options(settings.dirs.clone(), incarnation.dims.len());
         let mut mirror = Mirror::open(options, &settings.node, database)?;
         let catalogue = begin.catalogue().expect("it was checked when it was read");
         let base = mirror.recovering().manifest().checkpoint.as_ref().map(|_| mirror.recovering());
@@ -212,10 +223,12 @@ impl Standby {
             service,
             database,
             frames: MirrorFrames(Mutex::new(mirror)),
+            checkpoints: StandbyCheckpoints::new(&follower),
             follower,
             tails,
             marks,
             mark: None,
+            replayed: None,
             synced_at: now,
             looked_at: now,
             begin,
@@ -235,6 +248,23 @@ impl Standby {
     /// The newest mark that was received and not replayed: how far the primary is ahead.
     pub fn ahead(&self) -> Option<&CutMark> {
         self.mark.as_ref()
+    }
+
+    /// The standby's checkpoints so far, and how long a replay would take now.
+    pub fn checkpoints(&self) -> CheckpointStats {
+        self.checkpoints.stats()
+    }
+
+    /// Abandons the checkpoint that is being written, if any, and waits for its end.
+    pub fn abandon_checkpoint(&mut self) {
+        self.checkpoints.abandon();
+    }
+
+    /// The files and the follower, for a takeover: no checkpoint is being written, so the follower
+    /// can be [promoted](Follower::promote) once the incarnation has ended in both.
+    pub fn into_parts(mut self) -> (Mirror, Follower) {
+        self.abandon_checkpoint();
+        (self.frames.0.into_inner().unpoisoned(), self.follower)
     }
 
     /// By stream, the position that the standby's files will have after any crash.
@@ -264,6 +294,9 @@ impl Standby {
         if self.synced_at.elapsed() >= SYNC_EVERY {
             self.sync()?;
         }
+        let mut mirror = self.frames.0.lock().unpoisoned();
+        self.checkpoints.step(&self.follower, &mut mirror, self.replayed.as_ref())?;
+        drop(mirror);
         Ok(served)
     }
 
@@ -326,7 +359,7 @@ impl Standby {
             return Ok(None);
         }
         self.follower.round(mark, &self.frames)?;
-        self.mark = None;
+        self.replayed = self.mark.take();
         Ok(self.follower.served())
     }
 }
