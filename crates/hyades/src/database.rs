@@ -3,6 +3,8 @@
 mod attempt;
 #[cfg(feature = "replication")]
 mod marks;
+#[cfg(feature = "replication")]
+mod member;
 mod metrics;
 mod open;
 mod order;

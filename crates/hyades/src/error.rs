@@ -1,6 +1,7 @@
 //! Error types: [`Abort`] is the small, expected outcome of a transaction; [`Error`] is a failure
 //! of the database or of its use.
 
+use hyades_wal::{Poisoned, RemoteEnded, StopKind};
 use std::fmt;
 
 /// Why an operation or a transaction failed. Small and `Copy`. The engine retries
@@ -255,6 +256,13 @@ pub enum Error {
     User(Box<dyn std::error::Error + Send + Sync>),
     /// The log failed, with this cause. The database accepts no work until it is opened again.
     Poisoned(String),
+    /// Another process is primary of the replicated database, as this incarnation. This handle
+    /// answers nothing any more: what was read may be old, and nothing can be written. A
+    /// transaction that had written, and was not acknowledged, gets [`Error::OutcomeUnknown`].
+    Demoted {
+        /// The incarnation of the other process.
+        by: u32,
+    },
 }
 
 impl Error {
@@ -324,6 +332,12 @@ impl fmt::Display for Error {
                     "the database takes no more work after a log failure ({cause}); open it again"
                 )
             }
+            Error::Demoted { by } => write!(
+                f,
+                "another process has become primary of this database, as incarnation {by} of the \
+                 replicated log: nothing more is answered here; send the work there, or open the \
+                 database again to follow that process"
+            ),
         }
     }
 }
@@ -341,6 +355,22 @@ impl std::error::Error for Error {
 
 impl From<hyades_wal::Error> for Error {
     fn from(error: hyades_wal::Error) -> Self {
-        Error::Log(error)
+        match error {
+            hyades_wal::Error::Remote(RemoteEnded::Fenced { by }) => Error::Demoted { by },
+            hyades_wal::Error::Poisoned(Poisoned { kind: StopKind::Demoted { by }, .. }) => {
+                Error::Demoted { by }
+            }
+            error => Error::Log(error),
+        }
+    }
+}
+
+/// The error of work that begins after the log has stopped.
+impl From<Poisoned> for Error {
+    fn from(poisoned: Poisoned) -> Self {
+        match poisoned.kind {
+            StopKind::Demoted { by } => Error::Demoted { by },
+            _ => Error::Poisoned(poisoned.to_string()),
+        }
     }
 }

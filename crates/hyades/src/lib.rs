@@ -17,8 +17,8 @@
 //!   [`Builder::max_recovery`] or [`Builder::checkpoint_interval`], or call
 //!   [`Database::checkpoint`]. [`Database::backup`] copies a running database.
 //! - **Handle errors.** An [`Abort`] is the outcome of an operation or a transaction; an [`Error`]
-//!   is a failure of the database or of its use. After [`Error::OutcomeUnknown`] or
-//!   [`Error::Poisoned`] the database has to be opened again.
+//!   is a failure of the database or of its use. After [`Error::OutcomeUnknown`],
+//!   [`Error::Poisoned`] or [`Error::Demoted`] the database has to be opened again.
 //!
 //! The guide (`docs/guide.md`) explains each of these with examples, `docs/operations.md` sizing,
 //! monitoring and repair, `docs/choosing.md` the settings, `docs/reliability.md` the promises.

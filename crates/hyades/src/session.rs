@@ -255,7 +255,7 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
         self.shared.engine.protocol.enter_stream(writer, self.stream);
         self.shared.engine.cut.wait_for_room(|| log.poisoned().is_some());
         match log.poisoned() {
-            Some(cause) => Err(Error::Poisoned(cause.to_string())),
+            Some(poisoned) => Err(poisoned.into()),
             None => Ok(()),
         }
     }

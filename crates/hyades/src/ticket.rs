@@ -1,4 +1,27 @@
 //! Waiting for durability: a [`Ticket`] for one transaction, a [`CommitQueue`] for many.
+//!
+//! **Answers by tickets alone.** Where the log has a lease ([`hyades_wal::AnswerLease`]), a
+//! transaction without a record of its own is acknowledged only if the lease allows the answer,
+//! asked after the read. The check is in the ticket, and no answer is without a ticket:
+//!
+//! - Closures, calls and open transactions, of sessions and of the pool, and attempts that never
+//!   wait, commit or fail with a value: [`Tickets::issue`], after the end of the attempt
+//!   (`database/{session,attempt,open}.rs`). A transaction that ran on a snapshot after conflicts
+//!   ends there as well. [`Database::acknowledge`](crate::Database) waits for the ticket.
+//! - Snapshots, reads and walks: `Session::ticket_of`. A walk shows rows to a closure before, as
+//!   every transaction does; the call returns, or not, after the ticket.
+//! - Posted calls, and calls at sites: the outcome has the ticket (`posted/reply.rs`).
+//! - Errors without a ticket tell of no row: starvation, no room, misuse, a stopped log. The error
+//!   of a closure or procedure, a duplicate key say, comes with the ticket.
+//! - The panic of a closure is passed on as it is: the program's own.
+//! - Digests, counts of rows, statistics, metrics: of the process, not of the database's contents
+//!   for a client. Backups and checkpoints copy what is durable.
+//! - A follower has no log, and no ticket waits: the state is as of an epoch, by design.
+//!
+//! The server replies by tickets, too (`session/conversation.rs`): in runs, jobs and scripts; a
+//! reply that need not wait for the disk asks [`Ticket::may_answer`], and the reply of a blocking
+//! command whose time is over has the ticket of a transaction that read nothing
+//! ([`Session::ticket`](crate::Session::ticket)). INFO tells of the process.
 
 use crate::erased::Answer;
 use crate::error::Error;
@@ -8,7 +31,7 @@ use crate::transaction_id::TransactionId;
 use hyades_platform::callback;
 use hyades_platform::epoch::EpochNumber;
 use hyades_platform::sync::Unpoisoned;
-use hyades_wal::{Awaited, Log, Lsn, Poisoned};
+use hyades_wal::{Awaited, Log, Lsn, Poisoned, StopKind};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
@@ -57,9 +80,13 @@ pub struct Ticket {
     position: Option<(EpochNumber, usize, Lsn)>,
 }
 
-/// Returns the error for callers after the log has stopped.
-fn unknown(_: Poisoned) -> Error {
-    Error::OutcomeUnknown
+/// Returns the error for callers after the log has stopped. `only_read`: no record is missing, and
+/// the callers may be sent to the new primary, if there is one.
+fn stopped(poisoned: &Poisoned, only_read: bool) -> Error {
+    match poisoned.kind {
+        StopKind::Demoted { by } if only_read => Error::Demoted { by },
+        _ => Error::OutcomeUnknown,
+    }
 }
 
 /// References to the log move from a session's tickets to a [`CommitQueue`] and back in portions of
@@ -107,27 +134,32 @@ pub(crate) struct Tickets {
     /// The session runs a single transaction.
     once: bool,
     asynchronous: bool,
+    /// Transactions that only read are acknowledged by a lease.
+    leased: bool,
 }
 
 impl Tickets {
     pub fn new(handles: Option<Arc<LogHandles>>, once: bool) -> Self {
         let asynchronous = handles.as_ref().is_some_and(|handles| handles.asynchronous);
+        let leased = handles.as_ref().is_some_and(|handles| handles.log.frontier().has_lease());
         let handles = handles.map(|handles| {
             let own = Arc::new(handles.log.clone());
             (handles, own)
         });
-        Tickets { handles, spare: Vec::new(), once, asynchronous }
+        Tickets { handles, spare: Vec::new(), once, asynchronous, leased }
     }
 
     #[inline]
     pub fn issue(&mut self, answer: &mut Answer) -> Ticket {
         let Answer { needs, position, .. } = answer;
+        // A record that is not waited for proves nothing, either.
+        let reads = self.leased && (position.is_none() || self.asynchronous);
         if self.asynchronous {
             *needs = Needs::default();
         }
         let log = match &self.handles {
             // Already acknowledged, and without an id.
-            _ if needs.is_empty() && position.is_none() => None,
+            _ if needs.is_empty() && position.is_none() && !reads => None,
             Some((handles, own)) if !self.once => {
                 if self.spare.is_empty() {
                     self.spare = handles.take(own);
@@ -136,7 +168,8 @@ impl Tickets {
             }
             handles => handles.as_ref().map(|(_, own)| own.clone()),
         };
-        Ticket { log, awaited: Awaited::new(std::mem::take(needs)), position: *position }
+        let awaited = Awaited::new(std::mem::take(needs)).reading_if(reads);
+        Ticket { log, awaited, position: *position }
     }
 }
 
@@ -150,30 +183,43 @@ impl Ticket {
         Some(TransactionId { epoch: epoch.0, stream, lsn })
     }
 
+    /// The error if the log has stopped.
+    fn stopped(&self, poisoned: &Poisoned) -> Error {
+        stopped(poisoned, self.position.is_none())
+    }
+
     /// Whether the transaction is acknowledged. Does not block.
     ///
     /// # Errors
-    /// [`Error::OutcomeUnknown`] if the log failed before the acknowledgement.
+    /// [`Error::OutcomeUnknown`] if the log failed before the acknowledgement; [`Error::Demoted`]
+    /// if another process has become primary, and the transaction wrote nothing.
     pub fn is_acknowledged(&self) -> Result<bool, Error> {
-        self.log.as_ref().map_or(Ok(true), |log| self.awaited.is_reached(log)).map_err(unknown)
+        let reached = self.log.as_ref().map_or(Ok(true), |log| self.awaited.is_reached(log));
+        reached.map_err(|poisoned| self.stopped(&poisoned))
     }
 
     /// Whether the acknowledgement depends on the log.
     pub(crate) fn needs_something(&self) -> bool {
-        self.log.is_some() && !self.awaited.needs().is_empty()
+        self.log.is_some() && (!self.awaited.needs().is_empty() || self.awaited.reads())
+    }
+
+    /// Whether an answer may be given now that does not wait for the acknowledgement: false while
+    /// another process may be primary. For a server whose clients choose not to wait for the disk.
+    #[doc(hidden)]
+    pub fn may_answer(&self) -> bool {
+        self.log.as_ref().is_none_or(|log| log.frontier().may_answer())
     }
 
     /// Blocks until the transaction is acknowledged.
     ///
     /// # Errors
-    /// [`Error::OutcomeUnknown`] if the log failed before the acknowledgement; [`Error::Misuse`] if
-    /// the call would block in a waker.
+    /// As for [`Ticket::is_acknowledged`]; [`Error::Misuse`] if the call would block in a waker.
     pub fn wait(self) -> Result<(), Error> {
         let Some(log) = &self.log else { return Ok(()) };
         if callback::is_on_database_thread() && !self.is_acknowledged()? {
             check_may_wait("a ticket was waited for")?;
         }
-        self.awaited.wait(log).map_err(unknown)
+        self.awaited.wait(log).map_err(|poisoned| self.stopped(&poisoned))
     }
 }
 
@@ -181,11 +227,9 @@ impl Future for Ticket {
     type Output = Result<(), Error>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let Self { log, awaited, .. } = &mut *self;
-        match log {
-            Some(log) => awaited.poll(log, context).map_err(unknown),
-            None => Poll::Ready(Ok(())),
-        }
+        let Self { log, awaited, position } = &mut *self;
+        let Some(log) = log else { return Poll::Ready(Ok(())) };
+        awaited.poll(log, context).map_err(|poisoned| stopped(&poisoned, position.is_none()))
     }
 }
 
@@ -244,7 +288,15 @@ impl<T> CommitQueue<T> {
                 own.give_back(std::mem::replace(&mut self.spent, room));
             }
         }
-        self.queue.push(ticket.awaited.needs_mut(), item);
+        match ticket.awaited.reads() {
+            false => self.queue.push(ticket.awaited.needs_mut(), item),
+            true => self.queue.push_reader(ticket.awaited.needs_mut(), item),
+        }
+    }
+
+    /// The error if the log has stopped.
+    fn stopped(&self, poisoned: &Poisoned) -> Error {
+        stopped(poisoned, self.queue.only_reads())
     }
 
     /// Returns how many transactions wait.
@@ -261,10 +313,11 @@ impl<T> CommitQueue<T> {
     /// `acknowledged`. Returns their number.
     ///
     /// # Errors
-    /// [`Error::OutcomeUnknown`] if the log failed and some transactions can never be acknowledged.
+    /// [`Error::OutcomeUnknown`] if the log failed and some transactions can never be acknowledged;
+    /// [`Error::Demoted`] if another process has become primary, and none of these has written.
     /// The items of acknowledged transactions have been returned before.
     pub fn drain(&mut self, acknowledged: impl FnMut(T)) -> Result<usize, Error> {
-        self.queue.drain(acknowledged).map_err(unknown)
+        self.queue.drain(acknowledged).map_err(|poisoned| self.stopped(&poisoned))
     }
 
     /// Blocks until [`CommitQueue::drain`] would make progress: until a position at which
@@ -273,11 +326,11 @@ impl<T> CommitQueue<T> {
     /// Returns at once if the queue is empty.
     ///
     /// # Errors
-    /// [`Error::OutcomeUnknown`] if the log failed and drain would find nothing; [`Error::Misuse`]
-    /// in a waker.
+    /// As for [`CommitQueue::drain`], if the log failed and drain would find nothing;
+    /// [`Error::Misuse`] in a waker.
     pub fn wait_for_one(&self) -> Result<(), Error> {
         check_may_wait("a commit queue was waited for")?;
-        self.queue.wait_for_one().map_err(unknown)
+        self.queue.wait_for_one().map_err(|poisoned| self.stopped(&poisoned))
     }
 
     /// Has `waker` woken once [`CommitQueue::drain`] would make progress, or the log fails; at once

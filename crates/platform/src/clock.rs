@@ -12,8 +12,8 @@ thread_local! {
     static SIMULATED: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
-/// Sets the calling thread's monotonic and wall clock to `ns` nanoseconds; `None` returns to the
-/// machine's clocks. Makes single-threaded simulations repeatable.
+/// Sets the calling thread's monotonic, boot and wall clock to `ns` nanoseconds; `None` returns to
+/// the machine's clocks. Makes single-threaded simulations repeatable.
 pub fn simulate(ns: Option<u64>) {
     SIMULATED.set(ns);
 }
@@ -26,17 +26,32 @@ pub fn monotonic_ns() -> u64 {
     START.get_or_init(Instant::now).elapsed().as_nanos() as u64
 }
 
+/// Nanoseconds since the start of the machine, by a clock that runs on while the machine is
+/// suspended; never goes back. For leases: [`monotonic_ns`] stands still in a suspended machine.
+/// The values of the two clocks cannot be compared.
+pub fn boot_ns() -> u64 {
+    if let Some(ns) = SIMULATED.get() {
+        return ns;
+    }
+    #[cfg(target_os = "linux")]
+    let clock = rustix::time::ClockId::Boottime;
+    // Of the other systems' clocks, this one counts suspended time where any clock does.
+    #[cfg(not(target_os = "linux"))]
+    let clock = rustix::time::ClockId::Monotonic;
+    read_ns(clock)
+}
+
 /// Processor time used by the calling thread, in nanoseconds.
 pub fn thread_cpu_ns() -> u64 {
-    cpu_ns(rustix::time::ClockId::ThreadCPUTime)
+    read_ns(rustix::time::ClockId::ThreadCPUTime)
 }
 
 /// Processor time used by all threads of the process, in nanoseconds.
 pub fn process_cpu_ns() -> u64 {
-    cpu_ns(rustix::time::ClockId::ProcessCPUTime)
+    read_ns(rustix::time::ClockId::ProcessCPUTime)
 }
 
-fn cpu_ns(clock: rustix::time::ClockId) -> u64 {
+fn read_ns(clock: rustix::time::ClockId) -> u64 {
     let time = rustix::time::clock_gettime(clock);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
@@ -75,4 +90,22 @@ pub fn wall_us() -> u64 {
         return ns / 1000;
     }
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_micros() as u64)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_boot_clock_runs_and_is_simulated() {
+        let before = boot_ns();
+        std::thread::sleep(Duration::from_millis(2));
+        let passed = boot_ns() - before;
+        assert!((2_000_000..60_000_000_000).contains(&passed), "{passed} ns have passed");
+        simulate(Some(7));
+        sleep_until(9);
+        assert_eq!((boot_ns(), monotonic_ns()), (9, 9));
+        simulate(None);
+        assert!(boot_ns() > before, "it was the clock of this thread alone");
+    }
 }

@@ -70,6 +70,8 @@ mutations! {
     AckBeforeSync "ack-before-sync",
     /// A position counts as durable once it is in the file, though the remote may not have it.
     RaiseAtLocalSync "raise-at-local-sync",
+    /// A transaction that only read is acknowledged although the lease of answers has run out.
+    AnswerUnchecked "answer-unchecked",
     /// The writer of a lane whose message was refused sends again without a look for a later
     /// incarnation.
     BlindResume "blind-resume",

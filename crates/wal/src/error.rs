@@ -71,6 +71,15 @@ impl Error {
         move |source| Self::Io { path: path.to_owned(), action, source }
     }
 
+    /// The kind of a stop of the log by the error.
+    pub(crate) fn stop_kind(&self) -> StopKind {
+        match self {
+            Self::Remote(RemoteEnded::Fenced { by }) => StopKind::Demoted { by: *by },
+            Self::Poisoned(poisoned) => poisoned.kind,
+            _ => StopKind::Failed,
+        }
+    }
+
     pub(crate) fn corrupt(path: &Path, offset: u64, message: impl Into<String>) -> Self {
         Self::Corrupt { path: path.to_owned(), offset, message: message.into() }
     }
@@ -136,16 +145,39 @@ impl From<Poisoned> for Error {
     }
 }
 
+/// Why a log has stopped, in kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StopKind {
+    /// A device, a remote or the program failed.
+    Failed,
+    /// Another process has taken the replicated log over.
+    Demoted {
+        /// The incarnation of the other process.
+        by: u32,
+    },
+    /// The log was closed, or dropped, by its owner.
+    Closed,
+}
+
 /// The log stopped: nothing more becomes durable. Records not yet durable have an unknown outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Poisoned {
     /// Why, as a sentence.
     pub cause: Arc<str>,
+    /// Why, in kind.
+    pub kind: StopKind,
 }
 
 impl fmt::Display for Poisoned {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the log has stopped, open the database again: {}", self.cause)
+        match self.kind {
+            // The cause says what to do.
+            StopKind::Demoted { .. } => f.write_str(&self.cause),
+            StopKind::Failed | StopKind::Closed => {
+                write!(f, "the log has stopped, open the database again: {}", self.cause)
+            }
+        }
     }
 }
 

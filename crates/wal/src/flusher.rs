@@ -153,7 +153,7 @@ impl Flusher {
         let _guard = StopOnPanic(&shared);
         while shared.frontier.poisoned().is_none() {
             if let Err(error) = self.turn() {
-                shared.frontier.fail(&error.to_string());
+                shared.frontier.fail_by(&error);
             }
         }
     }

@@ -6,18 +6,21 @@
 //! of m. The engine chooses the numbers of frames, if any. Lane 2N is the *common mark*, the lowest
 //! mark of all streams: all frames with numbers up to the common mark are durable.
 
+mod answering;
+
 use crate::Lsn;
-use crate::error::Poisoned;
+use crate::error::{Error, Poisoned, StopKind};
 use crate::lane::{Lane, LaneKind};
+use crate::lease::AnswerLease;
 use crate::lsn_vector;
 use crate::poison::Poison;
 use crate::remote::Remote;
-use hyades_platform::callback::{self, OnDatabaseThread};
+use crate::wakers::Wakers;
+use hyades_platform::callback::OnDatabaseThread;
 use hyades_platform::event;
 use hyades_platform::event::Event;
 use hyades_platform::sync::{AtomicBool, AtomicU64, Mutex, Ordering, Padded, checker_fence};
 use hyades_platform::watermark::Watermark;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -29,28 +32,12 @@ struct FrontierSlot {
     /// The lowest position with a parked waker, `u64::MAX` if none. Written under the lock; read by
     /// the flusher without it.
     lowest: AtomicU64,
-    parked: Mutex<Parked>,
+    parked: Mutex<Wakers>,
     /// The event on which the flusher naps while work collects; notified by waiters.
     wake_early: Event,
     /// Whether a waiter arrived since the flusher last checked. Set by waiters, cleared by the
     /// flusher; SeqCst against `wake_early`.
     wanted: AtomicBool,
-}
-
-/// The wakers parked at a lane.
-#[derive(Debug, Default)]
-struct Parked {
-    /// By the number to be reached and a key of the waker's own.
-    by_number: BTreeMap<(u64, u64), Waker>,
-    /// The key of the next waker.
-    next: u64,
-}
-
-impl Parked {
-    /// The lowest number with a parked waker, `u64::MAX` if none.
-    fn lowest(&self) -> u64 {
-        self.by_number.first_key_value().map_or(u64::MAX, |((number, _), _)| *number)
-    }
 }
 
 impl FrontierSlot {
@@ -59,18 +46,14 @@ impl FrontierSlot {
     fn wake_up_to(&self, number: u64) -> u64 {
         let woken = {
             let mut parked = self.parked.lock().unwrap_or_else(|e| e.into_inner());
-            let rest = match number.checked_add(1) {
-                Some(next) => parked.by_number.split_off(&(next, 0)),
-                None => BTreeMap::new(),
-            };
-            let woken = std::mem::replace(&mut parked.by_number, rest);
+            let woken = parked.take_up_to(number);
             let lowest = parked.lowest();
             debug_assert!(number < lowest || number == u64::MAX, "a waker for {lowest} is left");
             self.lowest.store(lowest, Ordering::SeqCst);
             woken
         };
         // Outside the lock: a waker may register again at once.
-        woken.into_values().map(|waker| u64::from(!callback::wake(waker))).sum()
+        woken.wake()
     }
 }
 
@@ -83,6 +66,8 @@ pub struct Frontier {
     poison: Poison,
     /// Ended when the log stops: flushers may be waiting for the remote.
     remote: Option<Arc<dyn Remote>>,
+    /// The lease by which transactions that only read are acknowledged, if the remote has one.
+    lease: Option<Arc<AnswerLease>>,
     /// The number of panicked wakers. Written by the waking threads, read for metrics: Relaxed.
     panicked: AtomicU64,
 }
@@ -107,11 +92,12 @@ impl Frontier {
         let marks = std::iter::repeat_n(0, streams + 1);
         let lanes = starts.iter().copied().chain(marks).map(lane).collect();
         let (poison, panicked) = (Poison::default(), AtomicU64::new(0));
-        Self { lanes, streams, poison, remote: None, panicked }
+        Self { lanes, streams, poison, remote: None, lease: None, panicked }
     }
 
-    /// Ends the remote, if any, when the log stops.
-    pub(crate) fn ending(mut self, remote: Option<Arc<dyn Remote>>) -> Self {
+    /// Takes the lease of the remote, if any, and ends the remote when the log stops.
+    pub(crate) fn with_remote(mut self, remote: Option<Arc<dyn Remote>>) -> Self {
+        self.lease = remote.as_ref().and_then(|remote| remote.lease());
         self.remote = remote;
         self
     }
@@ -206,9 +192,7 @@ impl Frontier {
         let slot = self.slot(lane);
         let key = {
             let mut parked = slot.parked.lock().unwrap_or_else(|e| e.into_inner());
-            let key = parked.next;
-            parked.next += 1;
-            parked.by_number.insert((number, key), waker);
+            let key = parked.park(number, waker);
             // Announce, then check (Dekker with `raise` and `stop`, in the opposite order there).
             slot.lowest.fetch_min(number, Ordering::SeqCst);
             key
@@ -233,22 +217,21 @@ impl Frontier {
 
     /// How many wakers are parked now, and how many have panicked so far.
     pub fn wakers(&self) -> (usize, u64) {
-        let parked = self
-            .lanes
-            .iter()
-            .map(|slot| slot.parked.lock().unwrap_or_else(|e| e.into_inner()).by_number.len());
-        (parked.sum(), self.panicked.load(Ordering::Relaxed))
+        let parked = |slot: &Padded<FrontierSlot>| {
+            slot.parked.lock().unwrap_or_else(|e| e.into_inner()).len()
+        };
+        let (leased, panicked) = self.lease.as_ref().map_or((0, 0), |lease| lease.wakers());
+        let parked = self.lanes.iter().map(parked).sum::<usize>() + leased;
+        (parked, self.panicked.load(Ordering::Relaxed) + panicked)
     }
 
     /// Withdraws a parked waker, if not woken yet.
     pub(crate) fn withdraw(&self, lane: Lane, number: u64, key: u64) {
         let slot = self.slot(lane);
-        // Dropped after the lock is released: the waker may be the last reference to a task, and
-        // the task's own tickets then withdraw further wakers.
+        // Dropped after the lock is released.
         let withdrawn;
         let mut parked = slot.parked.lock().unwrap_or_else(|e| e.into_inner());
-        debug_assert!(key < parked.next, "waker {key} was never parked");
-        withdrawn = parked.by_number.remove(&(number, key));
+        withdrawn = parked.withdraw(number, key);
         if withdrawn.is_some() {
             debug_assert!(
                 slot.lowest.load(Ordering::SeqCst) <= number,
@@ -288,7 +271,7 @@ impl Frontier {
     /// The number of wakers parked at a lane.
     #[cfg(test)]
     pub(crate) fn parked(&self, lane: Lane) -> usize {
-        self.slot(lane).parked.lock().unwrap_or_else(|e| e.into_inner()).by_number.len()
+        self.slot(lane).parked.lock().unwrap_or_else(|e| e.into_inner()).len()
     }
 
     /// Raises the stream's durable position and, after a durable statement of a mark, the stream's
@@ -330,15 +313,31 @@ impl Frontier {
 
     /// Stops the log because of a failure.
     pub(crate) fn fail(&self, cause: &str) {
-        if !self.poison.is_set() {
-            event!(ERROR, "the log stopped", cause = cause);
-        }
-        self.stop(cause);
+        self.stop_as(StopKind::Failed, cause);
     }
 
-    /// Stops the log for good and wakes all waiters.
+    /// Stops the log because of an error, which may say that another process is primary.
+    pub(crate) fn fail_by(&self, error: &Error) {
+        self.stop_as(error.stop_kind(), &error.to_string());
+    }
+
+    /// Stops the log because its owner ends it.
     pub(crate) fn stop(&self, cause: &str) {
-        self.poison.set(cause);
+        self.stop_as(StopKind::Closed, cause);
+    }
+
+    /// Stops the log for good and wakes all waiters; the first cause stays. Where another process
+    /// is primary, no answer is given from now on, whatever the first cause was.
+    pub(crate) fn stop_as(&self, kind: StopKind, cause: &str) {
+        if let StopKind::Demoted { by } = kind {
+            self.lease.iter().for_each(|lease| lease.end());
+            if !self.poison.is_set() {
+                event!(WARN, "the log was taken over", by = by);
+            }
+        } else if kind == StopKind::Failed && !self.poison.is_set() {
+            event!(ERROR, "the log stopped", cause = cause);
+        }
+        self.poison.set(kind, cause);
         if let Some(remote) = &self.remote {
             remote.end();
         }
@@ -346,6 +345,7 @@ impl Frontier {
             slot.durable.poke();
             self.wake_up_to(slot, u64::MAX);
         }
+        self.lease.iter().for_each(|lease| lease.wake());
     }
 }
 

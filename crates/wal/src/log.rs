@@ -80,7 +80,7 @@ impl Shared {
         let _guard = StopOnPanic(self);
         let result = flusher.as_mut().map_or(Ok(false), Flusher::step);
         result.unwrap_or_else(|error| {
-            self.frontier.fail(&error.to_string());
+            self.frontier.fail_by(&error);
             false
         })
     }
@@ -229,7 +229,7 @@ impl Log {
             uuid,
             incarnation,
             streams: lanes.iter().enumerate().map(stream).collect(),
-            frontier: Frontier::new(&starts).ending(options.remote.clone()),
+            frontier: Frontier::new(&starts).with_remote(options.remote.clone()),
             max_payload: options.max_payload(),
             closing: AtomicBool::new(false),
             marks: OnceLock::new(),
@@ -314,8 +314,19 @@ impl Log {
     /// # Errors
     /// The log stopped before any was reached.
     pub fn wait_any(&self, wanted: &[(Lane, u64)]) -> Result<(), Poisoned> {
+        self.wait_any_or_to_answer(wanted, false)
+    }
+
+    /// As [`wait_any`](Self::wait_any); with `answers`, returns also once transactions that have
+    /// only read may be acknowledged. A stepped log has no thread that could extend the lease
+    /// meanwhile.
+    pub(crate) fn wait_any_or_to_answer(
+        &self,
+        wanted: &[(Lane, u64)],
+        answers: bool,
+    ) -> Result<(), Poisoned> {
         self.handle.shared.reach_any(wanted);
-        self.frontier().wait_any(wanted)
+        self.frontier().wait_any_or_to_answer(wanted, answers)
     }
 
     /// Parks a waker until a slot of the frontier has reached `number`, or the log stops. The waker
@@ -375,12 +386,6 @@ impl Log {
     /// Why the log has stopped, if it has.
     pub fn poisoned(&self) -> Option<Poisoned> {
         self.frontier().poisoned()
-    }
-
-    /// Stops the log for good, as a failing device does: what is durable stays durable, and waiters
-    /// for more get an error. For a caller that leaves a state from which the log cannot continue.
-    pub fn stop(&self, cause: &str) {
-        self.frontier().fail(cause);
     }
 
     /// Whether the calling thread is one of the log's flushers, which run wakers. It must not wait
@@ -474,40 +479,5 @@ impl Log {
     /// Keeps all files until the guard is dropped; a truncation waits for it.
     pub(crate) fn keep_files(&self) -> MutexGuard<'_, ()> {
         locked(&self.handle.files)
-    }
-
-    /// Ends the collection of work, for good: from now on the flushers flush at once, whatever the
-    /// flush interval is. For a caller that is about to [`close`](Self::close) the log.
-    pub fn stop_collecting(&self) {
-        let shared = &self.handle.shared;
-        shared.closing.store(true, Ordering::SeqCst);
-        shared.streams.iter().for_each(|stream| shared.frontier.wake_early(stream.lane));
-    }
-
-    /// Makes everything reserved so far durable, records the clean end, and releases the
-    /// directories. All other handles and writers are useless from then on. A reservation that is
-    /// never filled blocks this.
-    ///
-    /// # Errors
-    /// The log had stopped before, or the manifest could not be written.
-    pub fn close(self) -> Result<(), Error> {
-        let handle = &self.handle;
-        self.stop_collecting();
-        self.flush()?;
-        // All may be durable though the log has failed: the end is not a clean one.
-        self.poisoned().map_or(Ok(()), Err)?;
-        handle.shared.frontier.stop("it was closed");
-        let Running { locks, .. } = handle.join();
-        let mut manifest = locked(&handle.manifest);
-        if let Some(newest) = manifest.incarnations.last_mut() {
-            newest.clean = true;
-            for (lane, dim) in newest.dims.iter_mut().enumerate() {
-                dim.end = Some(handle.shared.frontier.durable(lane));
-                dim.mark = handle.shared.frontier.mark(lane);
-            }
-        }
-        manifest.write(&*handle.shared.options.device, &handle.manifest_dir)?;
-        drop(locks);
-        Ok(())
     }
 }

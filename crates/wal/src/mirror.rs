@@ -29,7 +29,7 @@ use self::files::Segments;
 use self::lane::{MirrorLane, TailState};
 use crate::Lsn;
 use crate::backup::Copied;
-use crate::error::{Error, Poisoned};
+use crate::error::{Error, Poisoned, StopKind};
 use crate::manifest::{Checkpoint, FROM_LANES, IncarnationSettings, MIRRORED, Manifest, Seen};
 use crate::open::Recovering;
 use crate::reader::StreamReader;
@@ -133,7 +133,9 @@ impl Mirror {
 
     fn check_running(&self) -> Result<(), Error> {
         match &self.stopped {
-            Some(cause) => Err(Error::Poisoned(Poisoned { cause: Arc::clone(cause) })),
+            Some(cause) => {
+                Err(Error::Poisoned(Poisoned { cause: Arc::clone(cause), kind: StopKind::Failed }))
+            }
             None => Ok(()),
         }
     }

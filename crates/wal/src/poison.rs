@@ -1,16 +1,16 @@
 //! Whether and why a log has stopped.
 
-use crate::error::Poisoned;
+use crate::error::{Poisoned, StopKind};
 use hyades_platform::sync::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 /// Whether the log has stopped, and why. Set once.
 #[derive(Debug, Default)]
 pub(crate) struct Poison {
-    /// Written once, by the poisoning thread, after `cause`. SeqCst: waiters read the flag after
+    /// Written once, by the poisoning thread, after `why`. SeqCst: waiters read the flag after
     /// their announcement.
     set: AtomicBool,
-    cause: OnceLock<Arc<str>>,
+    why: OnceLock<Poisoned>,
 }
 
 impl Poison {
@@ -23,14 +23,14 @@ impl Poison {
         if !self.is_set() {
             return None;
         }
-        let cause = self.cause.get();
-        debug_assert!(cause.is_some(), "the log has stopped without a cause");
-        cause.map(|cause| Poisoned { cause: Arc::clone(cause) })
+        let why = self.why.get();
+        debug_assert!(why.is_some(), "the log has stopped without a cause");
+        why.cloned()
     }
 
     /// Poisons the log; the first cause stays.
-    pub(crate) fn set(&self, cause: &str) {
-        let _ = self.cause.set(cause.into());
+    pub(crate) fn set(&self, kind: StopKind, cause: &str) {
+        let _ = self.why.set(Poisoned { cause: cause.into(), kind });
         self.set.store(true, Ordering::SeqCst);
     }
 }

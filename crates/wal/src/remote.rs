@@ -5,9 +5,11 @@
 //! transactions, and the positions stated in anchors, survive the loss of the files.
 
 use crate::Lsn;
+use crate::lease::AnswerLease;
 use crate::stream_id::StreamId;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 /// The incarnation of a log whose streams a remote stores.
 #[derive(Clone, Copy, Debug)]
@@ -55,6 +57,12 @@ pub trait Remote: fmt::Debug + Send + Sync {
     /// # Errors
     /// The batch will never be known as stored.
     fn stored(&self, stream: usize, wait: bool) -> Option<Result<(), RemoteEnded>>;
+
+    /// The lease by which transactions that only read are acknowledged; `None` where no other
+    /// process can become the primary. Called once, when the log is started.
+    fn lease(&self) -> Option<Arc<AnswerLease>> {
+        None
+    }
 
     /// The log has stopped: calls that wait return. Called at least once, possibly by a thread of
     /// the log.

@@ -1,8 +1,10 @@
-//! Waiting until one of several lanes of the frontier has reached its number.
+//! Waiting until one of several lanes of the frontier has reached its number, or the lease of
+//! answers is valid.
 //!
-//! The waiter parks a waker at each lane, sleeps until a waker is woken, and withdraws the rest, so
-//! wakers do not accumulate at a lane without progress. A flusher pays nothing while no waker is
-//! parked, and wakes the waiter only when its own lane has reached the wanted number.
+//! The waiter parks a waker at each lane, and at the lease to wait for an answer, sleeps until a
+//! waker is woken, and withdraws the rest, so wakers do not accumulate at a lane without progress.
+//! A flusher pays nothing while no waker is parked, and wakes the waiter only when its own lane has
+//! reached the wanted number.
 //!
 //! No wake-up is lost. Each waker is parked by the same announce-then-check as a single waker
 //! (`Frontier::park`): either the raising thread finds the waker parked, or the parking thread
@@ -58,14 +60,30 @@ impl Frontier {
     /// # Errors
     /// The log stopped before any was reached.
     pub(crate) fn wait_any(&self, wanted: &[(Lane, u64)]) -> Result<(), Poisoned> {
-        let is_reached = || wanted.iter().any(|&(lane, number)| self.at(lane) >= number);
+        self.wait_any_or_to_answer(wanted, false)
+    }
+
+    /// As [`wait_any`](Self::wait_any); with `answers`, returns also once transactions that have
+    /// only read may be acknowledged.
+    ///
+    /// # Errors
+    /// The log stopped before.
+    pub(crate) fn wait_any_or_to_answer(
+        &self,
+        wanted: &[(Lane, u64)],
+        answers: bool,
+    ) -> Result<(), Poisoned> {
+        let is_reached = || {
+            let mut lanes = wanted.iter();
+            lanes.any(|&(lane, number)| self.at(lane) >= number) || answers && self.may_answer()
+        };
         for _ in 0..SPINS {
             if is_reached() {
                 return Ok(());
             }
             spin_hint();
         }
-        while !wanted.is_empty() && !is_reached() {
+        while (!wanted.is_empty() || answers) && !is_reached() {
             if let Some(poisoned) = self.poisoned() {
                 // The sync may have returned between the two checks: then the position is durable
                 // anyway.
@@ -73,12 +91,15 @@ impl Frontier {
             }
             let alarm = Arc::new(Alarm { event: Event::new(), rung: AtomicBool::new(false) });
             let last = if broken!(WaitForOneLane) { 1 } else { wanted.len() };
-            let park = |&(lane, number)| self.park(lane, number, Waker::from(Arc::clone(&alarm)));
-            let keys: SmallVec<[u64; 16]> = wanted[..last].iter().map(park).collect();
+            let waker = || Waker::from(Arc::clone(&alarm));
+            let park = |&(lane, number)| self.park(lane, number, waker());
+            let keys: SmallVec<[u64; 16]> = wanted.iter().take(last).map(park).collect();
+            let lease_key = answers.then(|| self.park_to_answer(waker()));
             alarm.wait();
             for (&(lane, number), key) in wanted.iter().zip(keys) {
                 self.withdraw(lane, number, key);
             }
+            lease_key.into_iter().for_each(|key| self.withdraw_answer(key));
         }
         Ok(())
     }

@@ -120,6 +120,8 @@ fn is_seen_by_one_test(rule: Mutation) -> bool {
     rule == Mutation::LeaveOutUnanchored
         // Torture has no replicated log: `crates/replication/tests/lanes.rs`.
         || matches!(rule, Mutation::RaiseAtLocalSync | Mutation::BlindResume)
+        // Nor a lease: `crates/hyades/tests/mutations/lease.rs`.
+        || rule == Mutation::AnswerUnchecked
         // Nor standbys: `crates/wal/tests/mirror`.
         || matches!(
             rule,

@@ -226,8 +226,8 @@ impl Keeper {
                 format!("no checkpoint can be taken any more ({why}): open the database again");
             return Err(Error::Misuse(why));
         }
-        if let Some(cause) = self.log.poisoned() {
-            return Err(Error::Poisoned(cause.to_string()));
+        if let Some(poisoned) = self.log.poisoned() {
+            return Err(poisoned.into());
         }
         let result = self.write().and_then(|(checkpoint, mut report)| {
             report.truncated_bytes =

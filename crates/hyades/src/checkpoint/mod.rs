@@ -277,8 +277,7 @@ fn wait_for_frontier(
     let common = (log.frontier().common_lane(), number);
     for (lane, until) in positions.chain([common]) {
         // The wait always ends: closing the database, or a failure of the log, ends the wait.
-        let waited = log.wait(lane, until);
-        waited.map_err(|cause| Error::Poisoned(cause.to_string()))?;
+        log.wait(lane, until)?;
         if stop.load(Ordering::Acquire) {
             break;
         }

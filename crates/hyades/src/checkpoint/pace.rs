@@ -32,24 +32,28 @@ impl<'p> Pace<'p> {
         self.log.and_then(Log::poisoned)
     }
 
-    /// Whether the checkpoint should be abandoned; [`Pace::begin`] returns the reason.
+    /// Whether the checkpoint should be abandoned; [`Pace::over`] returns the reason.
     pub fn is_over(&self) -> bool {
         // Acquire: pairs with the Release store of `stop`.
         self.stop.load(Ordering::Acquire) || self.poisoned().is_some()
     }
 
+    /// Why the checkpoint should be abandoned, for ever; `None` if it should go on.
+    pub fn over(&self) -> Option<Error> {
+        if let Some(poisoned) = self.poisoned() {
+            return Some(poisoned.into());
+        }
+        self.is_over().then(|| {
+            Error::Misuse(
+                "the checkpoint was abandoned because the database is being closed".to_string(),
+            )
+        })
+    }
+
     /// Starts a stretch of work and returns its start time. Fails if the checkpoint should be
     /// abandoned.
     pub fn begin(&self) -> Result<u64, Error> {
-        if let Some(cause) = self.poisoned() {
-            return Err(Error::Poisoned(cause.to_string()));
-        }
-        if self.is_over() {
-            return Err(Error::Misuse(
-                "the checkpoint was abandoned because the database is being closed".to_string(),
-            ));
-        }
-        Ok(clock::monotonic_ns())
+        self.over().map_or_else(|| Ok(clock::monotonic_ns()), Err)
     }
 
     /// Ends the stretch of work begun at `began_ns`: pauses in proportion to the stretch to keep

@@ -289,6 +289,14 @@ impl Session {
         self.tickets.issue(&mut self.answer)
     }
 
+    /// Returns the ticket of a transaction that did nothing, for an answer that is given without a
+    /// transaction: acknowledged as soon as the database may answer. At once, unless another
+    /// process may have become primary of a replicated database.
+    #[doc(hidden)]
+    pub fn ticket(&mut self) -> Ticket {
+        self.tickets.issue(&mut Answer::default())
+    }
+
     /// Visits the next rows of a walk over a table, as of a snapshot.
     pub(super) fn walk(
         &mut self,

@@ -69,7 +69,7 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
     /// installed, and has stopped the log.
     pub(super) fn check_log(&self) -> Result<(), Error> {
         match self.log.as_ref().and_then(Log::poisoned) {
-            Some(cause) => Err(Error::Poisoned(cause.to_string())),
+            Some(poisoned) => Err(poisoned.into()),
             None => Ok(()),
         }
     }

@@ -15,6 +15,7 @@ pub mod grouped;
 pub mod held;
 pub mod late;
 pub mod members;
+pub mod leased;
 pub mod multiversion;
 pub mod ordering;
 pub mod partitions;

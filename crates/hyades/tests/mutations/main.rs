@@ -7,6 +7,7 @@ mod common;
 
 mod checkpoint;
 mod hekaton;
+mod lease;
 mod session_order;
 mod snapshot;
 mod sums;

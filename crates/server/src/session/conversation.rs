@@ -267,7 +267,8 @@ impl Conversation {
         let ticket = self.finish(shared, from, end);
         let parked = match ticket {
             Some(ticket) if !ticket.is_acknowledged().unwrap_or(false) => {
-                Some((ticket, self.seal_transaction(shared, replies)))
+                let mark = self.seal_transaction(shared, replies, &ticket);
+                Some((ticket, mark))
             }
             // The transaction of a silent client has no reply already.
             Some(_) => {
@@ -401,7 +402,8 @@ impl Conversation {
         if is_exec {
             self.replies.hold_free();
         }
-        turn.parked.push((ticket, self.seal_transaction(turn.shared, replies)));
+        let mark = self.seal_transaction(turn.shared, replies, &ticket);
+        turn.parked.push((ticket, mark));
     }
 
     /// Does the remaining work of a run, or a job. The replies begin at `from`. Returns the ticket.

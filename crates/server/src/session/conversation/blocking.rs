@@ -121,7 +121,7 @@ impl Conversation {
 
     /// Has the waiting command run again, if it was called; replies for it, if its time has ended.
     /// False if it goes on waiting.
-    pub(super) fn look_at_blocked(&mut self, turn: &Turn<'_>) -> bool {
+    pub(super) fn look_at_blocked(&mut self, turn: &mut Turn<'_>) -> bool {
         if !self.is_due() {
             return false;
         }
@@ -168,9 +168,23 @@ impl Conversation {
             self.note_ran(turn.shared, &request, Duration::ZERO, is_error);
         }
         if !is_silent {
-            self.replies.seal_free();
+            self.seal_without_element(turn, is_refused || is_error);
         }
         self.unblock();
         true
+    }
+
+    /// Ends the reply of a command that has found no element in time. That nothing came is an
+    /// answer, too: while another process may be primary, the element may be there. `is_error`: the
+    /// reply tells of no data.
+    fn seal_without_element(&mut self, turn: &mut Turn<'_>, is_error: bool) {
+        let session = turn.session.as_mut().filter(|_| !is_error);
+        match session.map(|session| session.ticket()) {
+            Some(ticket) if !ticket.is_acknowledged().unwrap_or(false) => {
+                let mark = self.seal_transaction(turn.shared, 1, &ticket);
+                turn.parked.push((ticket, mark));
+            }
+            _ => self.replies.seal_free(),
+        }
     }
 }
