@@ -6,6 +6,7 @@ pub(crate) mod closed_epochs;
 pub(crate) mod cut;
 pub(crate) mod snapshots;
 
+use crate::error::Error;
 use crate::logging::outcomes::UnstatedOutcomes;
 use crate::logging::settings::EPOCH;
 use crate::logging::{LoggingProtocol, Needs};
@@ -107,9 +108,31 @@ impl<P: LoggingProtocol, S: Stamp> Engine<P, S> {
         }
     }
 
-    /// Opens a snapshot. The readers are acknowledged like a reader of all commits by now.
-    pub fn open_snapshot(&self, log: Option<&Log>) -> Arc<SnapshotState> {
-        self.snapshots.open(&self.epoch, self.cut.active(), || {
+    /// Opens a snapshot. The readers are acknowledged like a reader of all commits by now. Waits at
+    /// the limit of epochs, until the limit is raised.
+    ///
+    /// # Errors
+    /// As of the log, if the log stops meanwhile.
+    pub fn open_snapshot(&self, log: Option<&Log>) -> Result<Arc<SnapshotState>, Error> {
+        let stopped = || log.is_some_and(|log| log.poisoned().is_some());
+        self.open_snapshot_unless(log, stopped).ok_or_else(|| {
+            let poisoned = log.and_then(Log::poisoned);
+            poisoned.expect("the wait for an epoch ended for a reason").into()
+        })
+    }
+
+    /// As [`Engine::open_snapshot`], for a caller that does without a snapshot at the limit of
+    /// epochs.
+    pub fn try_open_snapshot(&self, log: Option<&Log>) -> Option<Arc<SnapshotState>> {
+        self.open_snapshot_unless(log, || true)
+    }
+
+    fn open_snapshot_unless(
+        &self,
+        log: Option<&Log>,
+        stopped: impl Fn() -> bool,
+    ) -> Option<Arc<SnapshotState>> {
+        self.snapshots.open((&self.epoch, self.cut.active()), stopped, || {
             let mut needs = Needs::default();
             if let Some(log) = log {
                 let streams = 0..log.streams();

@@ -18,7 +18,7 @@ use crate::storage::usage::TableStats;
 use crate::tally::SessionCounts;
 use crate::transaction::access::{Access, Table, Transaction};
 use hyades_platform::active_epochs::EpochSlot;
-use hyades_platform::epoch::EpochNumber;
+use hyades_platform::epoch::{Epoch, EpochNumber};
 use hyades_wal::Lsn;
 use std::sync::Arc;
 
@@ -40,8 +40,11 @@ pub(crate) trait AnyEngine: Checkpointed {
     fn counts(&self) -> SessionCounts;
     /// Opens a snapshot. [`AnyEngine::close_snapshot`] closes it.
     /// # Errors
-    /// As of [`AnyEngine::check_outside`].
+    /// As of [`AnyEngine::check_outside`]; as of the log, if the log stops while the opening waits
+    /// at the limit of epochs.
     fn open_snapshot(&self) -> Result<Arc<SnapshotState>, Error>;
+    /// The epochs of the engine.
+    fn epoch(&self) -> &Epoch;
     /// Refuses an operation that would wait for logged calls that have not run, on a thread that
     /// runs a transaction: the transaction may be one of the calls, or the calls may wait for it.
     ///

@@ -130,7 +130,7 @@ impl<P: LoggingProtocol> Commits<P> for ExclusiveLocks {
         for write in state.writes.iter_mut() {
             write.base = word::tid(write.record.word.load(Ordering::Relaxed));
         }
-        let tid = steps::next_tid(engine, state);
+        let tid = steps::next_tid(engine, state)?;
         if !state.gaps_are_current() {
             return Err(Abort::Conflict);
         }

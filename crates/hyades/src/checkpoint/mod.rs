@@ -150,14 +150,17 @@ pub(crate) fn write<P: LoggingProtocol, S: Stamp>(
     let began_at_us = clock::wall_us();
     let manifest = log.manifest();
     let fuzzy = settings.fuzzy && manifest.newest().is_some_and(|i| i.data_only);
-    let mut from = Vec::new();
+    let (number, parts) = log.next_checkpoint(settings.files_per_dir);
+    let pace = Pace::new(settings.share, parts.len(), stop, Some(log));
+    let (mut from, limit) = (Vec::new(), settings.buffer_bytes);
     let readers = (&*engine.epoch, &engine.snapshots);
-    let epoch = engine.cut.begin(readers, settings.buffer_bytes, fuzzy, || from = positions(log));
+    let note = || from = positions(log);
+    let Some(epoch) = engine.cut.begin(readers, limit, fuzzy, || pace.is_over(), note) else {
+        return Err(pace.over().expect("the wait for an epoch ended for a reason"));
+    };
     let _ended = Ended(engine);
     let shown = ImageBounds { taken_at_us: began_at_us, ..ImageBounds::now(engine, log) };
-    let (number, parts) = log.next_checkpoint(settings.files_per_dir);
     event!(INFO, "checkpoint begun", number = number, cut_epoch = epoch.0, fuzzy = fuzzy);
-    let pace = Pace::new(settings.share, parts.len(), stop, Some(log));
     let writing = Writing {
         tables: &engine.tables,
         cut: &engine.cut,

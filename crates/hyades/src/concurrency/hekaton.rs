@@ -370,6 +370,7 @@ impl<P: LoggingProtocol> Commits<P> for Hekaton {
             return self.end_read_only(engine, state).map(Committed::read_only);
         }
         let tid = self.active.prepare(state.control.slot, &engine.epoch);
+        let tid = tid.ok_or(Abort::Conflict)?;
         for write in state.writes.iter_mut() {
             write.base = word::tid(write.record.word.load(Ordering::Relaxed));
             debug_assert!(write.base < tid, "timestamps ascend");

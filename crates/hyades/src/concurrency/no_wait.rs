@@ -229,7 +229,7 @@ impl<P: LoggingProtocol> Commits<P> for NoWait {
         for write in state.writes.iter_mut() {
             write.base = word::tid(write.record.word.load(Ordering::Relaxed));
         }
-        let tid = steps::next_tid(engine, state);
+        let tid = steps::next_tid(engine, state)?;
         let command = steps::as_command(engine, state, &commit);
 
         // Rows are locked, so only gaps can fail validation. A command that saw gaps reserves its

@@ -150,6 +150,7 @@ impl<P: LoggingProtocol> Commits<P> for Silo {
         sums::enter(engine, state);
         state.observe(&engine.protocol, true);
         let tid = steps::next_tid(engine, state);
+        let tid = tid.inspect_err(|_| optimistic::unlock(&state.writes))?;
         let command = steps::as_command(engine, state, &commit);
 
         // Phase 2. A command reserves its frame and raises the read stamps of its reads before

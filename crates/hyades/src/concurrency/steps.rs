@@ -61,17 +61,20 @@ const ADAPTIVE_SLACK_BYTES: usize = 32;
 
 /// Returns the next TID: above every version read or overwritten, and in the current epoch. Called
 /// while the write set is locked.
+///
+/// # Errors
+/// A conflict, if the current epoch has no such TID, and is at the limit of epochs.
 #[inline]
 pub fn next_tid<C: ConcurrencyControl<P>, P: LoggingProtocol>(
     engine: &Engine<P, C::Row>,
     state: &TxnState<'_, C, P>,
-) -> Tid {
-    let tid = state.max_tid.next_in(&engine.epoch);
+) -> Result<Tid, Abort> {
+    let tid = state.max_tid.next_in(&engine.epoch).ok_or(Abort::Conflict)?;
     if broken!(MarkEarly) && tid.sequence().is_multiple_of(4) {
         // Makes the end of an epoch likely between the read of the epoch and the reservation.
         std::thread::sleep(std::time::Duration::from_micros(300));
     }
-    tid
+    Ok(tid)
 }
 
 /// Maximum length of a row id in a record, in bytes.

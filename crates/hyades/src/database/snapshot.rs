@@ -16,7 +16,16 @@ use std::sync::Arc;
 pub struct Snapshot {
     database: Database,
     /// The state, or the reason why the snapshot was not opened.
-    state: Result<Arc<SnapshotState>, String>,
+    state: Result<Arc<SnapshotState>, Error>,
+}
+
+/// The error of a reader of a snapshot that was not opened.
+fn not_opened(why: &Error) -> Error {
+    match why {
+        Error::Demoted { by } => Error::Demoted { by: *by },
+        Error::Poisoned(cause) => Error::Poisoned(cause.clone()),
+        refused => Error::Misuse(refused.to_string()),
+    }
 }
 
 impl fmt::Debug for Snapshot {
@@ -46,7 +55,7 @@ impl Snapshot {
     /// # Errors
     /// The snapshot was not opened.
     pub(super) fn state(&self) -> Result<&SnapshotState, Error> {
-        self.state.as_deref().map_err(|why| Error::Misuse(why.clone()))
+        self.state.as_deref().map_err(not_opened)
     }
 
     /// Reads the snapshot. Returns once all data of the snapshot is on disk. Memory for the rows
@@ -189,7 +198,6 @@ impl Database {
     /// state. A snapshot that may not be opened here, see [`Database::snapshot`], is refused at
     /// each read.
     pub fn open_snapshot(&self) -> Snapshot {
-        let state = self.shared.engine.open_snapshot().map_err(|error| error.to_string());
-        Snapshot { database: self.clone(), state }
+        Snapshot { database: self.clone(), state: self.shared.engine.open_snapshot() }
     }
 }

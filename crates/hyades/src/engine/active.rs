@@ -210,9 +210,10 @@ impl ActiveTransactions {
     }
 
     /// Begins the commit of a session's transaction, which has marked all rows to be written.
-    /// Returns the timestamp of the commit. The session has entered the epoch of the commit.
+    /// Returns the timestamp of the commit. The session has entered the epoch of the commit. `None`
+    /// if all timestamps of the epoch are drawn, and the epoch is at the limit of epochs.
     #[inline]
-    pub fn prepare(&self, number: u32, epoch: &Epoch) -> Tid {
+    pub fn prepare(&self, number: u32, epoch: &Epoch) -> Option<Tid> {
         let slot = self.slot(number);
         if !broken!(DrawBeforeSaying) {
             slot.commits.store(DRAWING, Ordering::SeqCst);
@@ -222,13 +223,19 @@ impl ActiveTransactions {
         if broken!(DrawBeforeSaying) {
             std::thread::yield_now();
         }
+        if tid.epoch() > epoch.current() {
+            // No commit is under way: the drawn timestamp is of none.
+            slot.commits.store(ACTIVE, Ordering::Release);
+            return None;
+        }
         // Release: until the timestamp is seen, the transaction draws.
         slot.commits.store(tid.bits(), Ordering::Release);
         checker_fence();
-        tid
+        Some(tid)
     }
 
-    /// Draws the next timestamp, in the current epoch.
+    /// Draws the next timestamp, in the current epoch; or, if all of them are drawn, in the next
+    /// epoch, which is not current if the limit of epochs forbids it.
     #[inline]
     fn draw(&self, epoch: &Epoch) -> Tid {
         // One access to a line written by all sessions. A timestamp of an ended epoch is passed
@@ -243,13 +250,12 @@ impl ActiveTransactions {
         };
         // More than 2^27 timestamps in one epoch overflow into the epoch number, and the epoch is
         // advanced to match.
-        while epoch.current() < tid.epoch() {
-            epoch.advance();
-        }
+        tid.reach(epoch);
         tid
     }
 
-    /// Begins a transaction of a session that reads and commits as of its own timestamp.
+    /// Begins a transaction of a session that reads and commits as of its own timestamp. Nothing is
+    /// committed at a timestamp above the current epoch, see [`Tid::reach`].
     ///
     /// The slot's stores before the draw need no order of their own: a thread that draws or reads
     /// the clock later sees the stores. So a writer with a later timestamp finds at least the
@@ -395,7 +401,7 @@ mod tests {
         let as_of = active.begin(reader, &epoch);
         assert_eq!(as_of.epoch(), EpochNumber(5));
         active.begin(writer, &epoch);
-        let tid = active.prepare(writer, &epoch);
+        let tid = active.prepare(writer, &epoch).unwrap();
         assert_eq!(active.preparing(writer), Preparing::At(tid));
         assert_eq!(active.begin(later, &epoch), tid);
         let mut found = ReaderTimes::default();
@@ -413,14 +419,37 @@ mod tests {
     fn timestamps_follow_the_epoch_and_take_it_along() {
         let (active, epoch) = active();
         let number = active.add().unwrap();
-        let first = active.prepare(number, &epoch);
+        let first = active.prepare(number, &epoch).unwrap();
         epoch.advance();
-        let second = active.prepare(number, &epoch);
+        let second = active.prepare(number, &epoch).unwrap();
         assert_eq!((first.epoch(), second.epoch()), (EpochNumber(5), EpochNumber(6)));
         // All timestamps of an epoch are drawn.
         active.clock.store(Tid::last_of(epoch.current()).bits(), Ordering::SeqCst);
-        assert_eq!(active.prepare(number, &epoch).epoch(), EpochNumber(7));
+        assert_eq!(active.prepare(number, &epoch).unwrap().epoch(), EpochNumber(7));
         assert_eq!(epoch.current(), EpochNumber(7));
+    }
+
+    /// Once all timestamps of the epoch at the limit are drawn, no commit begins, and none is seen
+    /// to be under way, until the limit is raised.
+    #[test]
+    fn no_timestamp_is_above_the_limit_of_epochs() {
+        let epoch = Epoch::new(EpochNumber(5)).limited_to(EpochNumber(5));
+        let active = ActiveTransactions::new();
+        let number = active.add().unwrap();
+        active.clock.store(Tid::last_of(epoch.current()).bits() - 1, Ordering::SeqCst);
+        let last = active.prepare(number, &epoch);
+        assert_eq!(last, Some(Tid::last_of(EpochNumber(5))));
+        active.end(number);
+        for _ in 0..3 {
+            active.begin(number, &epoch);
+            assert_eq!(active.prepare(number, &epoch), None);
+            assert_eq!(active.preparing(number), Preparing::No);
+            active.end(number);
+        }
+        assert_eq!(epoch.current(), EpochNumber(5));
+        epoch.raise_limit(EpochNumber(6));
+        let next = active.prepare(number, &epoch).unwrap();
+        assert_eq!((next.epoch(), epoch.current()), (EpochNumber(6), EpochNumber(6)));
     }
 
     /// A transaction is ended, whatever it has announced by then, and the slot's next transaction
@@ -435,7 +464,7 @@ mod tests {
                 let slot = active.slot(reader);
                 slot.reads.store(slot.bound.load(Ordering::Relaxed), Ordering::SeqCst);
             }
-            let tid = active.prepare(writer, &epoch);
+            let tid = active.prepare(writer, &epoch).unwrap();
             assert!(!active.has_ended(reader, as_of));
             assert!(active.end_oldest(tid) && !active.end_oldest(tid));
             assert!(active.has_ended(reader, as_of));
@@ -456,12 +485,12 @@ mod tests {
         let [reader, first, second] = [0; 3].map(|_| active.add().unwrap());
         active.begin(reader, &epoch);
         let as_of = active.begin(first, &epoch);
-        let tid = active.prepare(second, &epoch);
+        let tid = active.prepare(second, &epoch).unwrap();
         assert_eq!(active.replay_floor(&epoch, false), tid);
         active.end(second);
-        let tid = active.prepare(first, &epoch);
+        let tid = active.prepare(first, &epoch).unwrap();
         active.begin(second, &epoch);
-        let later = active.prepare(second, &epoch);
+        let later = active.prepare(second, &epoch).unwrap();
         assert!(active.end_oldest(later) && active.end_oldest(later));
         assert_eq!(active.replay_floor(&epoch, false), tid);
         // With snapshots, as of the transaction's reads, in its epoch.

@@ -7,6 +7,7 @@
 //!
 //! 1. Close c ([`Snapshots::close_epoch`]): a transaction whose timestamp may be of an epoch before
 //!    its commit conflicts from now on, instead of joining c late. Nothing is kept for the mark.
+//!    An epoch is closed only if it may end: at the limit of epochs no mark is made.
 //! 2. Note the next position of each stream: `from`. Then check that the epoch is still c, else
 //!    begin again. A transaction of a later epoch reads its epoch after the check and reserves its
 //!    frames later still, parts of its record included: at or behind `from`.
@@ -70,7 +71,8 @@ pub(crate) struct ClosedEpochs {
 
 impl ClosedEpochs {
     /// Ends an epoch, or looks again at the epoch ended by the last call. Returns the mark once all
-    /// frames of the epoch have their places. `positions` returns the next position of each stream.
+    /// frames of the epoch have their places; `None` also at the limit of epochs. `positions`
+    /// returns the next position of each stream.
     pub fn tick(
         &mut self,
         epochs: Epochs<'_>,
@@ -83,15 +85,19 @@ impl ClosedEpochs {
         self.complete(epochs, incarnation, positions)
     }
 
-    /// Steps 1 to 3. `close` is called with the epoch to close, possibly several times.
+    /// Steps 1 to 3. `close` is called with the epoch to close, possibly several times. False, and
+    /// no epoch has ended, at the limit of epochs.
     pub fn end_epoch(
         &mut self,
         Epochs { epoch, .. }: Epochs<'_>,
         positions: &impl Fn() -> Vec<Lsn>,
         mut close: impl FnMut(EpochNumber),
-    ) {
+    ) -> bool {
         let (closed, mut from) = loop {
             let now = epoch.current();
+            if !epoch.may_end(now) {
+                return false;
+            }
             close(now);
             let from = positions();
             if epoch.current() == now {
@@ -107,6 +113,7 @@ impl ClosedEpochs {
             from = positions();
         }
         self.ended = Some(EndedEpoch { epoch: closed, from, wall_us: clock::wall_us() });
+        true
     }
 
     /// Step 4: returns the mark of the ended epoch, if all frames of the epoch are reserved.
@@ -128,25 +135,31 @@ impl ClosedEpochs {
     }
 }
 
-/// Makes a mark together with a snapshot of its epoch, to compare both. Waits for commits.
+/// Makes a mark together with a snapshot of its epoch, to compare both. Waits for commits. `None`
+/// at the limit of epochs.
 #[cfg(feature = "research")]
 pub(crate) fn mark_with_snapshot(
     epochs: Epochs<'_>,
     incarnation: u32,
     positions: impl Fn() -> Vec<Lsn>,
-) -> (CutMark, Arc<SnapshotState>) {
+) -> Option<(CutMark, Arc<SnapshotState>)> {
     // No other snapshot begins in the epoch of the mark.
     let _opening = epochs.snapshots.hold_opening();
     let (mut closing, mut opened) = (ClosedEpochs::default(), None);
-    closing.end_epoch(epochs, &positions, |_| {
-        if let Some(stale) = opened.take() {
-            epochs.snapshots.close(&stale, epochs.epoch);
-        }
-        opened = Some(epochs.snapshots.begin_for_mark(epochs.epoch));
+    let close = |stale: Option<Arc<SnapshotState>>| {
+        stale.iter().for_each(|stale| epochs.snapshots.close(stale, epochs.epoch));
+    };
+    let has_ended = closing.end_epoch(epochs, &positions, |_| {
+        close(opened.take());
+        opened = epochs.snapshots.begin_for_mark(epochs.epoch);
     });
+    if !has_ended {
+        close(opened);
+        return None;
+    }
     loop {
         if let Some(mark) = closing.complete(epochs, incarnation, &positions) {
-            return (mark, opened.expect("an epoch was closed"));
+            return Some((mark, opened.expect("an epoch was closed")));
         }
         std::thread::yield_now();
     }
@@ -240,5 +253,26 @@ mod tests {
         assert_eq!(snapshots.settled(), EpochNumber(5));
         let next = closed.tick(epochs, 3, positions).unwrap();
         assert_eq!((next.epoch, next.from, next.to), (6, vec![40], vec![40]));
+    }
+
+    /// At the limit of epochs no mark is made, and the epoch is not closed: transactions go on. A
+    /// mark of an epoch that had ended before is made.
+    #[test]
+    fn no_mark_is_made_at_the_limit() {
+        let (epoch, active) =
+            (Epoch::new(EpochNumber(5)).limited_to(EpochNumber(6)), ActiveEpochs::default());
+        let snapshots = Snapshots::default();
+        let epochs = Epochs { epoch: &epoch, snapshots: &snapshots, active: &active };
+        let slot = active.add();
+        slot.enter(&epoch);
+        let mut closed = ClosedEpochs::default();
+        let mut tick = || closed.tick(epochs, 3, || vec![10]).map(|mark| mark.epoch);
+        assert_eq!((tick(), epoch.current()), (None, EpochNumber(6)));
+        slot.leave();
+        assert_eq!([(); 4].map(|()| tick()), [Some(5), None, None, None]);
+        assert_eq!((epoch.current(), snapshots.closed()), (EpochNumber(6), EpochNumber(5)));
+        epoch.raise_limit(EpochNumber(7));
+        assert_eq!([(); 3].map(|()| tick()), [Some(6), None, None]);
+        assert_eq!((epoch.current(), snapshots.closed()), (EpochNumber(7), EpochNumber(6)));
     }
 }

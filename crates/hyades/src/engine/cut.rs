@@ -266,14 +266,17 @@ impl Cut {
     }
 
     /// Makes a cut (steps 1 and 2). `note` notes the streams' positions and may be called again.
-    /// Returns the cut once everything in the cut is installed. [`Cut::end`] ends the cut.
+    /// Returns the cut once everything in the cut is installed. [`Cut::end`] ends the cut. Waits
+    /// before step 1 while no epoch may end; `None`, without a cut, if `stopped` returns true
+    /// meanwhile.
     pub fn begin(
         &self,
         (epoch, snapshots): (&Epoch, &Snapshots),
         limit: u64,
         fuzzy: bool,
+        stopped: impl Fn() -> bool,
         mut note: impl FnMut(),
-    ) -> EpochNumber {
+    ) -> Option<EpochNumber> {
         let active = self.epoch.load(Ordering::SeqCst);
         debug_assert_eq!(active, NONE.0, "a cut begins after the last one has ended");
         self.fuzzy.store(fuzzy, Ordering::SeqCst);
@@ -282,23 +285,24 @@ impl Cut {
         // room.
         self.limit.store(u64::MAX, Ordering::Relaxed);
         let cut = loop {
-            let cut = epoch.current();
+            // A cut closes its epoch, so the epoch has to end.
+            let cut = epoch.wait_until_may_end(&stopped)?;
             self.epoch.store(cut.0, Ordering::SeqCst);
             snapshots.set_cut(cut);
             note();
             if epoch.current() == cut {
                 break cut;
             }
+            // Nothing is saved while the next try waits.
+            self.end(snapshots);
         };
-        while epoch.current() <= cut {
-            epoch.advance();
-        }
+        epoch.end(cut);
         if !broken!(NoWaitForCommits) {
             self.active.wait_for_all_of(cut);
             snapshots.settle(cut);
         }
         self.limit.store(limit, Ordering::Relaxed);
-        cut
+        Some(cut)
     }
 
     /// Makes a cut of a state that is whole: everything up to `cut` is installed, and nothing later
@@ -364,20 +368,42 @@ mod tests {
         slot.enter(&epoch);
         cut.held.store(11, Ordering::Relaxed);
         std::thread::scope(|scope| {
-            let begun = scope.spawn(|| cut.begin((&epoch, &snapshots), 10, false, || ()));
+            let begin = || cut.begin((&epoch, &snapshots), 10, false, || false, || ());
+            let begun = scope.spawn(begin);
             while epoch.current() == EpochNumber(5) {
                 std::thread::yield_now();
             }
             assert!(cut.has_room());
             cut.wait_for_room(|| false);
             cut.leave(&slot);
-            assert_eq!(begun.join().unwrap(), EpochNumber(5));
+            assert_eq!(begun.join().unwrap(), Some(EpochNumber(5)));
         });
         assert!(!cut.has_room());
         cut.held.store(10, Ordering::Relaxed);
         assert!(cut.has_room());
         cut.end(&snapshots);
         assert!(cut.has_room());
+    }
+
+    /// At the limit of epochs no cut begins, and no epoch is closed, until the limit is raised.
+    #[test]
+    fn a_cut_waits_at_the_limit() {
+        let epoch = Epoch::new(EpochNumber(5)).limited_to(EpochNumber(5));
+        let (cut, snapshots) = (Cut::default(), Snapshots::default());
+        let readers = (&epoch, &snapshots);
+        assert_eq!(cut.begin(readers, 10, false, || true, || panic!("no cut begins")), None);
+        assert_eq!(snapshots.closed(), EpochNumber(0));
+        let noted = AtomicU64::new(0);
+        let note = || _ = noted.fetch_add(1, Ordering::Relaxed);
+        std::thread::scope(|scope| {
+            let begun = scope.spawn(|| cut.begin(readers, 10, false, || false, note));
+            std::thread::sleep(Duration::from_millis(30));
+            assert!(!begun.is_finished() && snapshots.closed() == EpochNumber(0));
+            epoch.raise_limit(EpochNumber(6));
+            assert_eq!(begun.join().unwrap(), Some(EpochNumber(5)));
+        });
+        assert!(noted.load(Ordering::Relaxed) > 0);
+        assert_eq!((epoch.current(), snapshots.closed()), (EpochNumber(6), EpochNumber(5)));
     }
 }
 
@@ -427,9 +453,8 @@ mod loom_tests {
             let sessions = [session(0), session(1)];
             let mut noted = 0;
             let readers = (&shared.epoch, &shared.snapshots);
-            let cut = shared.cut.begin(readers, u64::MAX, false, || {
-                noted = shared.log.load(Ordering::SeqCst);
-            });
+            let note = || noted = shared.log.load(Ordering::SeqCst);
+            let cut = shared.cut.begin(readers, u64::MAX, false, || false, note).unwrap();
             let seen = [0, 1].map(|at: usize| shared.installed[at].load(Ordering::Relaxed) == 1);
             for (session, seen) in sessions.into_iter().zip(seen) {
                 let (epoch, place, knows) = session.join().unwrap();

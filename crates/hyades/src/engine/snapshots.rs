@@ -17,12 +17,13 @@
 //! version for each snapshot opened since the oldest, however often the row is overwritten.
 //!
 //! A snapshot of the present ends an epoch. Epochs are numbered with 34 bits, so their number is a
-//! budget: see [`EPOCHS_AT_ONCE`]. A caller shares the newest snapshot if nothing was written
+//! budget: see [`opening`]. A caller shares the newest snapshot if nothing was written
 //! since, or if the snapshot was opened after the call. For sharing, the newest snapshot stays open
 //! for a moment after its last user has closed it, until something is written.
 
 mod ending;
 mod held;
+mod opening;
 #[cfg(feature = "replication")]
 mod served;
 mod settings;
@@ -33,7 +34,6 @@ use crate::storage::old_versions::{ByteRanges, OldVersionWriter, OldVersions, Ov
 use crate::storage::record::{Record, word};
 use crate::storage::tid::Tid;
 use held::{ChargedBytes, KeptBytes};
-use hyades_platform::active_epochs::ActiveEpochs;
 use hyades_platform::broken;
 use hyades_platform::clock;
 use hyades_platform::epoch::{Epoch, EpochNumber};
@@ -50,10 +50,6 @@ pub use settings::SnapshotSettings;
 
 /// No reader: above all epochs.
 const NONE: EpochNumber = EpochNumber::ABOVE_ALL;
-
-/// The number of epochs that snapshots may end at any speed. Beyond it, one in a millisecond: then
-/// the numbers of epochs last for half a year of nothing else.
-const EPOCHS_AT_ONCE: u64 = 1 << 23;
 
 /// The age from which a snapshot is not shared, and not kept open without users.
 const SHARED_FOR: Duration = Duration::from_millis(10);
@@ -267,92 +263,6 @@ impl Snapshots {
         self.publish(&registry);
     }
 
-    /// Opens a snapshot of the present. `note` returns the positions for which its readers have to
-    /// wait, and is called when the whole snapshot is installed. [`Snapshots::close`] closes the
-    /// snapshot.
-    pub fn open(
-        &self,
-        epoch: &Epoch,
-        active: &ActiveEpochs,
-        note: impl FnOnce() -> Needs,
-    ) -> Arc<SnapshotState> {
-        let arrived = self.generation.load(Ordering::SeqCst);
-        let _opening = self.opening.lock().unpoisoned();
-        if let Some(open) = self.share(arrived) {
-            return open;
-        }
-        self.wait_for_an_epoch();
-        let state = self.begin(epoch);
-        while epoch.current() <= state.epoch {
-            epoch.advance();
-        }
-        if !broken!(SnapshotWithoutWait) {
-            active.wait_for_all_of(state.epoch);
-            self.settle(state.epoch);
-        }
-        state.needs.set(note()).expect("it is noted once");
-        state
-    }
-
-    /// An open snapshot for a caller that came when `arrived` snapshots had been opened.
-    fn share(&self, arrived: u64) -> Option<Arc<SnapshotState>> {
-        let mut registry = self.registry.lock().unpoisoned();
-        let newest = registry.open.back_mut()?;
-        let (generation, opened_ns) = (newest.state.generation, newest.state.opened_ns);
-        if is_older(opened_ns, SHARED_FOR) {
-            return None;
-        }
-        let is_last = generation == self.generation.load(Ordering::SeqCst);
-        let is_current = is_last && !self.overwritten.load(Ordering::SeqCst);
-        (generation > arrived || is_current).then(|| {
-            newest.users += 1;
-            newest.state.clone()
-        })
-    }
-
-    /// Waits, if snapshots have ended epochs too fast.
-    fn wait_for_an_epoch(&self) {
-        loop {
-            let mut registry = self.registry.lock().unpoisoned();
-            let passed_ns = clock::monotonic_ns().saturating_sub(registry.began_ns);
-            let passed_ms = passed_ns / 1_000_000;
-            if registry.epochs < EPOCHS_AT_ONCE + passed_ms {
-                registry.epochs += 1;
-                return;
-            }
-            drop(registry);
-            std::thread::sleep(Duration::from_millis(1));
-        }
-    }
-
-    /// Step 1.
-    fn begin(&self, epoch: &Epoch) -> Arc<SnapshotState> {
-        let mut registry = self.registry.lock().unpoisoned();
-        registry.open.retain(|open| open.users > 0);
-        let generation = self.generation.fetch_add(1, Ordering::SeqCst) + 1;
-        let opened_ns = clock::monotonic_ns();
-        loop {
-            let now = epoch.current();
-            let newest = registry.open.back();
-            debug_assert!(newest.is_none_or(|open| open.state.epoch < now), "each ends an epoch");
-            let state = Arc::new(SnapshotState {
-                epoch: now,
-                last: Tid::last_of(now),
-                generation,
-                opened_ns,
-                ended: AtomicBool::new(false),
-                needs: OnceLock::new(),
-            });
-            registry.open.push_back(OpenSnapshot { state: state.clone(), users: 1 });
-            self.publish(&registry);
-            self.overwritten.store(false, Ordering::SeqCst);
-            if epoch.current() == now {
-                return state;
-            }
-            registry.open.pop_back();
-        }
-    }
-
     /// Closes a snapshot, for one of its users.
     pub fn close(&self, state: &Arc<SnapshotState>, epoch: &Epoch) {
         let mut registry = self.registry.lock().unpoisoned();
@@ -460,6 +370,7 @@ impl Snapshots {
 #[cfg(all(test, loom))]
 mod loom_tests {
     use super::*;
+    use hyades_platform::active_epochs::ActiveEpochs;
     use loom::thread;
 
     /// Two sessions commit while a snapshot is opened. A transaction of the snapshot is installed
@@ -500,10 +411,12 @@ mod loom_tests {
             };
             let sessions = [session(0), session(1)];
             let mut noted = 0;
-            let state = shared.snapshots.open(&shared.epoch, &shared.active, || {
+            let note = || {
                 noted = shared.log.load(Ordering::SeqCst);
                 Needs::default()
-            });
+            };
+            let state =
+                shared.snapshots.open((&shared.epoch, &shared.active), || false, note).unwrap();
             let seen = [0, 1].map(|at: usize| shared.installed[at].load(Ordering::Relaxed) == 1);
             for (session, seen) in sessions.into_iter().zip(seen) {
                 let (epoch, place, knows) = session.join().unwrap();

@@ -19,6 +19,7 @@ use crate::storage::table::TableData;
 use crate::storage::usage::{TableStats, Usage};
 use crate::tally::SessionCounts;
 use hyades_platform::active_epochs::EpochSlot;
+use hyades_platform::epoch::Epoch;
 use hyades_wal::{Checkpoint, Log};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -101,6 +102,10 @@ impl<S: Stamp> AnyEngine for FollowerHost<S> {
     fn open_snapshot(&self) -> Result<Arc<SnapshotState>, Error> {
         self.check_outside("a snapshot was opened")?;
         self.0.open()
+    }
+
+    fn epoch(&self) -> &Epoch {
+        &self.0.replay.engine.epoch
     }
 
     fn check_outside(&self, what: &str) -> Result<(), Error> {

@@ -2,6 +2,8 @@
 
 use hyades_platform::device::Device;
 #[cfg(feature = "replication")]
+use hyades_platform::epoch::EpochNumber;
+#[cfg(feature = "replication")]
 use hyades_wal::Remote;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -53,6 +55,9 @@ pub struct LogSettings {
     /// A replicated log, see [`Builder::remote`](crate::Builder::remote).
     #[cfg(feature = "replication")]
     pub(crate) remote: Option<Arc<dyn Remote>>,
+    /// The limit of epochs, see [`Builder::epoch_limit`](crate::Builder::epoch_limit).
+    #[cfg(feature = "replication")]
+    pub(crate) epoch_limit: Option<EpochNumber>,
     /// Settings for experiments (feature `research`).
     #[cfg(feature = "research")]
     pub research: ResearchSettings,
@@ -74,6 +79,8 @@ impl Default for LogSettings {
             epoch: None,
             #[cfg(feature = "replication")]
             remote: None,
+            #[cfg(feature = "replication")]
+            epoch_limit: None,
             research: ResearchSettings::default(),
         }
     }

@@ -44,6 +44,18 @@ impl Builder {
         self
     }
 
+    /// Sets a limit of epochs, for `hyades-replication`: no transaction and no cut mark is of an
+    /// epoch above, from the first moment on. [`Database::raise_epoch_limit`] raises the limit. At
+    /// the limit transactions go on in the same epoch; checkpoints, snapshots and cut marks wait,
+    /// or do without. The opening fails if the first epoch would be above the limit.
+    ///
+    /// [`Database::raise_epoch_limit`]: crate::Database::raise_epoch_limit
+    #[doc(hidden)]
+    pub fn epoch_limit(mut self, limit: u64) -> Self {
+        self.log.epoch_limit = Some(EpochNumber(limit));
+        self
+    }
+
     /// Follows the log of another process, for `hyades-replication`: declare the same tables and
     /// procedures as there.
     ///

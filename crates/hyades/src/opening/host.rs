@@ -21,6 +21,7 @@ use crate::storage::usage::{TableStats, Usage};
 use crate::tally::SessionCounts;
 use hyades_platform::active_epochs::EpochSlot;
 use hyades_platform::broken;
+use hyades_platform::epoch::Epoch;
 use hyades_wal::{Checkpoint, Log};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -92,7 +93,11 @@ impl<C: RunsUnder<P>, P: LoggingProtocol> AnyEngine for Host<C, P> {
     fn open_snapshot(&self) -> Result<Arc<SnapshotState>, Error> {
         self.check_outside("a snapshot was opened")?;
         self.let_one_that_starves_end();
-        Ok(self.shared.engine.open_snapshot(self.log.as_ref()))
+        self.shared.engine.open_snapshot(self.log.as_ref())
+    }
+
+    fn epoch(&self) -> &Epoch {
+        &self.shared.engine.epoch
     }
 
     fn is_inside(&self) -> bool {
@@ -131,7 +136,8 @@ impl<C: RunsUnder<P>, P: LoggingProtocol> AnyEngine for Host<C, P> {
         self.check_outside("a cut mark was made")?;
         let Some(log) = &self.log else { return Err(Error::Misuse("there is no log".into())) };
         let positions = || (0..log.streams()).map(|stream| log.next_lsn(stream)).collect();
-        Ok(closed_epochs::mark_with_snapshot(self.epochs(), log.incarnation(), positions))
+        let marked = closed_epochs::mark_with_snapshot(self.epochs(), log.incarnation(), positions);
+        marked.ok_or_else(|| Error::Misuse("no mark can be made at the limit of epochs".into()))
     }
 
     fn logs_first(&self) -> bool {

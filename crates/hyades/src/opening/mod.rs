@@ -1,5 +1,6 @@
 //! Opens a database: from the builder's description, through recovery, to a running database.
 
+mod epoch_limit;
 #[cfg(feature = "replication")]
 pub(crate) mod follower;
 mod host;
@@ -128,7 +129,7 @@ fn check(builder: &Builder) -> Result<(), Error> {
         .chain(records)
         .try_for_each(|record| pairs::check_record(pair, record))?;
     #[cfg(feature = "replication")]
-    if builder.log.remote.is_some() {
+    if builder.log.remote.is_some() || builder.log.epoch_limit.is_some() {
         pairs::check_followed(pair, !is_data_only(builder))?;
     }
     pairs::check_streams(builder.protocol, builder.log.streams)
@@ -359,6 +360,7 @@ impl Opening<'_> {
                 && (first_epoch > reached || broken!(RestartEpochs)),
             "the versions of a run are above all earlier ones"
         );
+        epoch_limit::check(&self.builder, first_epoch, changes_log)?;
         let data_only = is_data_only(&self.builder);
         let stored =
             if changes_log { catalogue.bytes_before_checkpoint() } else { catalogue.to_bytes() };
@@ -400,7 +402,8 @@ impl Opening<'_> {
         first_epoch: EpochNumber,
     ) -> Engine<P, C::Row> {
         let settings = &self.builder.log;
-        let epoch = Arc::new(Epoch::new(first_epoch));
+        let epoch = Epoch::new(first_epoch).limited_to(epoch_limit::of(&self.builder));
+        let epoch = Arc::new(epoch);
         let epoch_interval = settings.epoch.unwrap_or(P::EPOCH);
         let active = Arc::<ActiveEpochs>::default();
         let protocol = P::start(&StartContext {
@@ -460,7 +463,9 @@ impl Opening<'_> {
         let settings = self.builder.checkpoints;
         let keeper = log.clone().map(|log| Keeper::new(engine.clone(), log, settings));
         let asynchronous = self.builder.asynchronous;
-        if let Some(keeper) = &keeper {
+        // At the limit of epochs a checkpoint would wait, and the opening with it.
+        let may_checkpoint = engine.epoch().may_end(engine.epoch().current());
+        if let Some(keeper) = keeper.as_ref().filter(|_| may_checkpoint) {
             keeper.bound_incarnations();
         }
         let references = log.clone().map(|log| Arc::new(LogHandles::new(log, asynchronous)));

@@ -31,8 +31,9 @@ pub(super) fn only_read<C: Commits<P>, P: LoggingProtocol>(
 
 impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
     /// Runs a transaction as of a snapshot of the present, which cannot conflict: the transaction
-    /// had written nothing in the previous attempt. False if the transaction wants to write now, or
-    /// the snapshot has ended.
+    /// had written nothing in the previous attempt. False if the transaction wants to write now, if
+    /// the snapshot has ended, or at the limit of epochs, where no snapshot can be opened and
+    /// transactions go on without.
     pub(super) fn try_on_snapshot(
         &mut self,
         body: &mut dyn FnMut(&Transaction<'_>) -> Verdict,
@@ -40,7 +41,7 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
     ) -> bool {
         let shared = Arc::clone(&self.shared);
         let engine = &shared.engine;
-        let snapshot = engine.open_snapshot(self.log.as_ref());
+        let Some(snapshot) = engine.try_open_snapshot(self.log.as_ref()) else { return false };
         let (verdict, refused) = self.read(&snapshot, body);
         let is_valid = !refused && !snapshot.has_ended();
         engine.snapshots.close(&snapshot, &engine.epoch);

@@ -2,6 +2,11 @@
 
 use hyades_platform::epoch::{Epoch, EpochNumber, MAX_EPOCH};
 use std::fmt;
+use std::time::Duration;
+
+/// The pause of a thread without a TID. The thread may have locked rows, but no other transaction
+/// on these rows could commit either.
+const NAP_AT_LIMIT: Duration = Duration::from_millis(1);
 
 /// A transaction's identity, and the version of the rows written by the transaction: an epoch above
 /// a sequence number, in [`Tid::BITS`] bits.
@@ -61,29 +66,62 @@ impl Tid {
         Tid(self.0 + 1)
     }
 
-    /// The lowest TID above this TID that is not of an epoch before the current epoch.
+    /// The lowest TID above this TID that is not of an epoch before the current epoch. `None`,
+    /// after a nap, if the TID's epoch is above the limit of epochs, see [`Tid::reach`].
     #[inline]
-    pub fn next_in(self, epoch: &Epoch) -> Tid {
+    pub fn next_in(self, epoch: &Epoch) -> Option<Tid> {
         let (above, current) = (self.next(), epoch.current());
         if above.epoch() < current {
-            return Tid::new(current, 0);
+            return Some(Tid::new(current, 0));
         }
-        above.reach(epoch);
-        above
+        above.reach(epoch).then_some(above)
     }
 
     /// Advances the epoch until it is this TID's: more than 2^27 versions of a row in one epoch
-    /// overflow into the epoch number.
+    /// overflow into the epoch number. False, after a nap, if the limit of epochs forbids the
+    /// advance: the caller has no TID, and tries again later.
     #[inline]
-    pub fn reach(self, epoch: &Epoch) {
+    pub fn reach(self, epoch: &Epoch) -> bool {
+        epoch.current() >= self.epoch() || self.advance_to(epoch)
+    }
+
+    #[cold]
+    fn advance_to(self, epoch: &Epoch) -> bool {
         while epoch.current() < self.epoch() {
+            if !epoch.may_end(epoch.current()) {
+                // The retries of a transaction keep no core busy until the limit is raised.
+                std::thread::sleep(NAP_AT_LIMIT);
+                return epoch.current() >= self.epoch();
+            }
             epoch.advance();
         }
+        true
     }
 }
 
 impl fmt::Display for Tid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.epoch(), self.sequence())
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// The last TID of an epoch has a successor in the next epoch alone, and none at the limit.
+    #[test]
+    fn no_version_is_above_the_limit_of_epochs() {
+        let epoch = Epoch::new(EpochNumber(5)).limited_to(EpochNumber(6));
+        let [first, last] = [5, 6].map(|epoch| Tid::last_of(EpochNumber(epoch)));
+        assert_eq!(first.next_in(&epoch), Some(Tid::new(EpochNumber(6), 0)));
+        assert_eq!(epoch.current(), EpochNumber(6));
+        assert_eq!(first.next().next_in(&epoch), Some(Tid::new(EpochNumber(6), 1)));
+        assert_eq!(last.next_in(&epoch), None);
+        assert!(last.reach(&epoch) && !last.next().reach(&epoch));
+        assert_eq!(epoch.current(), EpochNumber(6));
+        epoch.raise_limit(EpochNumber(7));
+        assert_eq!(last.next_in(&epoch), Some(Tid::new(EpochNumber(7), 0)));
+        assert_eq!(epoch.current(), EpochNumber(7));
     }
 }

@@ -410,7 +410,7 @@ impl<P: LoggingProtocol> Commits<P> for Partitioned<P> {
             write.base = word::tid(write.record.word.load(Ordering::Relaxed));
             state.max_tid = state.max_tid.max(write.base);
         }
-        let tid = steps::next_tid(engine, state);
+        let tid = steps::next_tid(engine, state)?;
         let command = steps::as_command(engine, state, &commit);
 
         if broken!(HandOnBeforeFrames) {

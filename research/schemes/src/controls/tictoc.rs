@@ -299,6 +299,7 @@ impl<P: LoggingProtocol> Commits<P> for TicToc {
         state.mark_overwritten();
         let ts = Self::timestamp(state);
         let tid = steps::next_tid(engine, state);
+        let tid = tid.inspect_err(|_| optimistic::unlock(&state.writes))?;
         let may_be_command = !Self::is_late(state) || broken!(LateCommands);
         let command = may_be_command && steps::as_command(engine, state, &commit);
 

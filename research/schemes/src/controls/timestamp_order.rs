@@ -393,6 +393,10 @@ impl<P: LoggingProtocol> Commits<P> for TimestampOrder {
         if is_closed && !broken!(CommitInClosedEpoch) {
             return Err(Abort::Conflict);
         }
+        // All timestamps of the current epoch are drawn, and the epoch is at the limit of epochs.
+        if !tid.reach(&engine.epoch) {
+            return Err(Abort::Conflict);
+        }
         // A row missed in an index may be gone since, and was not kept for this transaction.
         let is_ended = self.active.has_ended(state.control.slot, tid);
         if is_ended && !broken!(CommitAfterEnded) {

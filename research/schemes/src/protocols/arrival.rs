@@ -120,7 +120,7 @@ impl LoggingProtocol for Arrival {
             join(&mut txn.vector, &left.vector);
             last = last.max(left.tid);
         }
-        let tid = last.next_in(epoch);
+        let tid = last.next_in(epoch).expect("a log of calls has no limit of epochs");
 
         // 3. Reserve the frame; leave the vector with the own position, and the TID.
         let draft = draft(tid);

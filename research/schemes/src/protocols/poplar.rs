@@ -146,7 +146,8 @@ impl LoggingProtocol for Poplar {
         txn.own = (self.counters.lock(stream) + 1).max(lowest);
         let tid = Tid::from_bits(txn.own);
         // Before the position: a cut of an earlier epoch notes positions below the reservation.
-        tid.reach(epoch);
+        let is_reached = tid.reach(epoch);
+        debug_assert!(is_reached, "a log of numbered records has no limit of epochs");
         let mut reserved = record.reserve();
         self.counters.unlock(stream, txn.own);
         let stamp = txn.own << 1 | u64::from(txn.has_read);

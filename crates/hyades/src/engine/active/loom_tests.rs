@@ -31,7 +31,7 @@ fn row_and_slots() -> (Arc<Row>, Tid, [u32; 2]) {
 fn overwrite(row: &Row, number: u32) -> Tid {
     row.owner.store(number, Ordering::SeqCst);
     checker_fence();
-    let tid = row.active.prepare(number, &row.epoch);
+    let tid = row.active.prepare(number, &row.epoch).unwrap();
     install(row, number, tid);
     row.owner.store(0, Ordering::Release);
     row.active.end(number);

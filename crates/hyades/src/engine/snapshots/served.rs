@@ -24,11 +24,12 @@ impl Snapshots {
     }
 
     /// Begins a snapshot of the present, for a mark of the same epoch. The mark waits for commits.
+    /// `None` if the epoch may not end.
     #[cfg(feature = "research")]
-    pub fn begin_for_mark(&self, epoch: &Epoch) -> Arc<SnapshotState> {
-        let state = self.begin(epoch);
+    pub fn begin_for_mark(&self, epoch: &Epoch) -> Option<Arc<SnapshotState>> {
+        let state = self.begin(epoch)?;
         state.needs.set(Needs::default()).expect("it is noted once");
-        state
+        Some(state)
     }
 
     /// Opens a snapshot of a state that is whole: everything up to `epoch` is installed, and
