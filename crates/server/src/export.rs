@@ -64,7 +64,7 @@ fn write(
     tell: &mut dyn FnMut(u64, u64),
 ) -> Result<ExportReport, String> {
     let failed = |error: std::io::Error| format!("the file cannot be written: {error}");
-    let timed_hashes = shared.store.opening.get().map_or(0, |opening| opening.timed_hashes);
+    let timed_hashes = shared.store.opening().map_or(0, |opening| opening.timed_hashes);
     let version = match timed_hashes {
         0 => FormatVersion::Redis70,
         _ => FormatVersion::Redis74,

@@ -31,6 +31,8 @@ mod export;
 pub mod fuzzing;
 mod http;
 mod import;
+#[cfg(feature = "replication")]
+mod member;
 mod net;
 mod rdb;
 mod replica;
@@ -55,4 +57,8 @@ mod upkeep;
 pub use config::{ConfigError, PingTls, Settings, environment_port};
 pub use export::{ExportReport, export};
 pub use import::{ImportReport, import};
+#[cfg(feature = "replication")]
+pub use member::{
+    MakeBuilder, MemberView, PrimaryView, RoleChange, RoleSource, SourceFactory, View,
+};
 pub use server::{Handle, Server, ServerError, ping, ping_file, survive_file_limit};

@@ -46,6 +46,7 @@ pub struct StageTurn {
 /// A server without sockets and threads.
 pub struct SteppedServer {
     shared: Arc<Shared>,
+    opened: Opened,
     loops: Vec<StageLoop>,
     clients: Vec<Option<StageClient>>,
 }
@@ -76,17 +77,14 @@ impl SteppedServer {
             Ok(StageLoop { session, queue })
         };
         let loops = (0..loops).map(open).collect::<Result<_, Error>>()?;
-        assert!(shared.store.opened.set(Opened { database, tables }).is_ok(), "it is new");
-        Ok(SteppedServer { shared, loops, clients: Vec::new() })
-    }
-
-    fn opened(&self) -> &Opened {
-        self.shared.store.opened.get().expect("it was opened")
+        let opened = Opened { database, tables };
+        assert!(shared.store.opened.set(opened.clone()).is_ok(), "it is new");
+        Ok(SteppedServer { shared, opened, loops, clients: Vec::new() })
     }
 
     /// The database.
     pub fn database(&self) -> &Database {
-        &self.opened().database
+        &self.opened.database
     }
 
     /// Connects a client to a loop. Returns the number of the client here.
@@ -141,7 +139,8 @@ impl SteppedServer {
         session.turn();
         let mut parked: Vec<(Ticket, u64)> = Vec::new();
         let conversation = &mut client.conversation;
-        let mut turn = Turn { shared: &self.shared, session: Some(session), parked: &mut parked };
+        let session = Some(session);
+        let mut turn = Turn { shared: &self.shared, session, parked: &mut parked, snapshot: None };
         let next = conversation.run(&mut turn);
         if let Some(job) = conversation.take_job() {
             let reply = job.run(&self.shared, conversation.is_resp3());
@@ -201,11 +200,11 @@ impl SteppedServer {
     /// # Errors
     /// Errors of the database.
     pub fn reap(&mut self, garbage: bool) -> Result<(), Error> {
-        let Opened { database, tables } = self.opened();
+        let Opened { database, tables } = &self.opened;
         if garbage {
             remove_garbage(&mut database.session()?, *tables).map(drop)
         } else {
-            reaper::reap(&self.shared, self.opened())
+            reaper::reap(&self.shared, &self.opened)
         }
     }
 }

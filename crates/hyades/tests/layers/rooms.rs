@@ -53,7 +53,7 @@ pub const CRATES: &[CrateRooms] = &[
             &["commands", "upkeep"],
             &["session"],
             &["export", "http", "import", "net"],
-            &["replica"],
+            &["member", "replica"],
             &["server"],
             &["fuzzing", "torture"],
         ],

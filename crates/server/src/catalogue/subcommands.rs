@@ -51,11 +51,12 @@ pub fn find(name: &[u8]) -> Option<&'static Subcommand> {
 
 macro_rules! subcommands {
     ($(
+        $(#[$attribute:meta])*
         $name:literal, $flags:expr, $categories:literal,
         $since:literal, $complexity:literal, $summary:literal,
         $arguments:literal;
     )*) => {
-        &[$(Subcommand {
+        &[$($(#[$attribute])* Subcommand {
             name: $name,
             flags: $flags,
             categories: $categories,
@@ -315,6 +316,42 @@ pub const SUBCOMMANDS: &[Subcommand] = subcommands! {
     "script|load", NOSCRIPT, "scripting",
         "2.6.0", "O(N) with N the bytes of the script", "Keeps a script for EVALSHA",
         "script";
+    #[cfg(feature = "replication")]
+    "sentinel|ckquorum", ADMIN | NOSCRIPT, "",
+        "2.8.4", "O(1)", "Tells whether a primary is known",
+        "master-name";
+    #[cfg(feature = "replication")]
+    "sentinel|get-master-addr-by-name", ADMIN | NOSCRIPT, "",
+        "2.8.4", "O(1)", "Returns the address of the primary",
+        "master-name";
+    #[cfg(feature = "replication")]
+    "sentinel|help", NO_FLAGS, "",
+        "2.8.4", "O(1)", "Lists the subcommands",
+        "";
+    #[cfg(feature = "replication")]
+    "sentinel|master", ADMIN | NOSCRIPT, "",
+        "2.8.4", "O(1)", "Tells of the primary",
+        "master-name";
+    #[cfg(feature = "replication")]
+    "sentinel|masters", ADMIN | NOSCRIPT, "",
+        "2.8.4", "O(1)", "Tells of the primary, if one is known",
+        "";
+    #[cfg(feature = "replication")]
+    "sentinel|myid", ADMIN | NOSCRIPT, "",
+        "6.2.0", "O(1)", "Returns the id of this member",
+        "";
+    #[cfg(feature = "replication")]
+    "sentinel|replicas", ADMIN | NOSCRIPT, "",
+        "5.0.0", "O(N) with N the members", "Tells of the standbys",
+        "master-name";
+    #[cfg(feature = "replication")]
+    "sentinel|sentinels", ADMIN | NOSCRIPT, "",
+        "2.8.4", "O(N) with N the members", "Tells of the other members",
+        "master-name";
+    #[cfg(feature = "replication")]
+    "sentinel|slaves", ADMIN | NOSCRIPT, "",
+        "2.8.4", "O(N) with N the members", "Tells of the standbys",
+        "master-name";
     "slowlog|get", ADMIN | ANY_ARITY, "",
         "2.2.12", "O(N) with N the entries", "Returns the newest entries of the slow log",
         "[count]";

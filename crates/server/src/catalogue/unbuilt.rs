@@ -3,12 +3,14 @@
 
 /// Categories, and the names with exactly these categories.
 pub const UNBUILT: &[(&str, &str)] = &[
+    #[cfg(not(feature = "replication"))]
+    ("admin slow dangerous", "failover"),
     (
         "admin slow dangerous",
         "cluster|addslots cluster|addslotsrange cluster|bumpepoch cluster|count-failure-reports \
          cluster|delslots cluster|delslotsrange cluster|failover cluster|flushslots \
          cluster|forget cluster|meet cluster|replicas cluster|replicate cluster|reset \
-         cluster|saveconfig cluster|set-config-epoch cluster|setslot cluster|slaves failover \
+         cluster|saveconfig cluster|set-config-epoch cluster|setslot cluster|slaves \
          module|list module|load module|loadex module|unload psync replconf sync",
     ),
     ("fast connection", "asking readonly readwrite"),

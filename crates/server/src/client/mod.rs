@@ -1,10 +1,14 @@
 //! The settings of a client for its connection.
 
+#[cfg(feature = "replication")]
+mod awaited;
 mod durability;
 mod queued;
 mod remembered;
 mod run_end;
 
+#[cfg(feature = "replication")]
+pub use awaited::{AwaitedMember, AwaitingCommand};
 pub use durability::Durability;
 pub use queued::QueuedCommands;
 pub use remembered::Remembered;
@@ -70,6 +74,9 @@ pub struct Client {
     pub monitoring: Option<Monitoring>,
     /// The client is told of writes to keys read by the client.
     pub tracks: Option<Tracks>,
+    /// A command waits for a standby.
+    #[cfg(feature = "replication")]
+    pub awaits: Option<AwaitingCommand>,
 }
 
 /// The commands queued by MULTI.
@@ -116,6 +123,8 @@ impl Client {
             is_closing: false,
             watched: Vec::new(),
             multi: None,
+            #[cfg(feature = "replication")]
+            awaits: None,
         }
     }
 

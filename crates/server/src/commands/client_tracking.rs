@@ -107,6 +107,11 @@ pub fn tracking(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) ->
     if is(args[0], "OFF") {
         local.client.tracks = None;
     } else if is(args[0], "ON") {
+        if local.shared.membership.only_reads() {
+            let text = "ERR CLIENT TRACKING is not possible on a standby: nothing tells of the \
+                        writes that are replayed here";
+            return Err(text.into());
+        }
         check(local, &wanted)?;
         // All keys begin with nothing.
         if wanted.is_broadcast && wanted.prefixes.is_empty() {

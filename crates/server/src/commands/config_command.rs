@@ -116,7 +116,7 @@ fn set(shared: &Shared, pairs: &[&[u8]]) -> Result<(), Stop> {
     if shared.store.opened.get().is_none()
         && changes.iter().any(|(name, _)| Settings::waits_for_loading(name))
     {
-        return Err(format!("LOADING {}", shared.store.loading()).into());
+        return Err(shared.loading().into());
     }
     check_clients(&changes)?;
     let set = shared.settings.set_and_apply(&changes, || {

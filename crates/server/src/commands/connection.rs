@@ -139,7 +139,8 @@ pub fn hello(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Do
         reply.bulk(name.as_bytes());
         reply.integer(value);
     }
-    for (name, value) in [("mode", "standalone"), ("role", "master")] {
+    let role = super::info::redis_role(local.shared);
+    for (name, value) in [("mode", "standalone"), ("role", role)] {
         reply.bulk(name.as_bytes());
         reply.bulk(value.as_bytes());
     }

@@ -6,8 +6,8 @@ use super::{Job, Local, config_command, dump, lower};
 use crate::base::glob;
 use crate::data::keyspace::{Context, Keyspace, Stop};
 use crate::resp::reply::Reply;
+use crate::state::Shared;
 use crate::state::standstill::LONGEST_SLEEP;
-use crate::state::{Opened, Shared};
 use crate::transact;
 use hyades::Transaction;
 use std::cell::RefCell;
@@ -94,7 +94,7 @@ fn sleep(shared: &Shared, seconds: &[u8]) -> Result<(), Stop> {
 fn check_open(shared: &Shared) -> Result<(), Stop> {
     match shared.store.opened.get() {
         Some(_) => Ok(()),
-        None => Err(format!("LOADING {}", shared.store.loading()).into()),
+        None => Err(shared.loading().into()),
     }
 }
 
@@ -112,8 +112,7 @@ fn object(local: &mut Local<'_>, key: &[u8]) -> Result<(), Stop> {
 
 /// In a snapshot: the described value is on disk.
 fn describe(shared: &Shared, database: u32, key: &[u8]) -> Result<String, Stop> {
-    let Opened { database: opened, .. } =
-        shared.store.opened.get().expect("checked before the job");
+    let opened = shared.opened()?;
     let effects = RefCell::default();
     let context = Context { is_patient: true, ..transact::context(shared, &effects) };
     let body = |tx: &Transaction<'_>| -> Result<String, Stop> {
@@ -127,7 +126,7 @@ fn describe(shared: &Shared, database: u32, key: &[u8]) -> Result<String, Stop> 
              lru_seconds_idle:0"
         ))
     };
-    let found = opened.open_snapshot().try_read(body);
+    let found = opened.database.open_snapshot().try_read(body);
     found.map_err(|error| Stop::from(format!("ERR {error}")))?
 }
 

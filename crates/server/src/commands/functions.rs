@@ -11,6 +11,8 @@ use super::{
     sorted_sets, stream_claims, stream_groups, stream_info, stream_reads, streams, strings,
     watching,
 };
+#[cfg(feature = "replication")]
+use super::{members, sentinel};
 use crate::catalogue::{self, each_row};
 use std::sync::OnceLock;
 

@@ -1,7 +1,7 @@
 //! Commands on keys of any type, and on whole databases.
 
 use super::{Done, SYNTAX, database, integer, is, unknown_subcommand};
-use crate::data::keyspace::{Keyspace, Stop};
+use crate::data::keyspace::{Keyspace, Stop, TOO_MUCH_FOR_LOOP};
 use crate::resp::reply::Reply;
 use hyades_platform::resident::{most_resident_bytes, resident_bytes};
 
@@ -108,8 +108,27 @@ pub fn move_to(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> D
 }
 
 pub fn dbsize(space: &Keyspace<'_>, _: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    if !space.counts().is_exact() {
+        return count_by_walk(space, reply);
+    }
     reply.integer(space.count_keys());
     Ok(())
+}
+
+/// DBSIZE of a member that has not counted its keys, in a script or an EXEC.
+#[cold]
+fn count_by_walk(space: &Keyspace<'_>, reply: &mut Reply<'_>) -> Done {
+    if !space.context().is_patient {
+        return Err(TOO_MUCH_FOR_LOOP.into());
+    }
+    let (mut keys, mut cursor) = (0, 0);
+    loop {
+        cursor = space.walk(cursor, usize::MAX, |_, _| keys += 1)?;
+        if cursor == 0 {
+            reply.integer(keys);
+            return Ok(());
+        }
+    }
 }
 
 /// Whether nothing or one of the modes of flushing follows; the text is the error.

@@ -55,8 +55,10 @@ fn count_one(space: &Keyspace<'_>, key: &[u8]) -> Result<u64, Stop> {
         return Ok(count);
     }
     let count = sketch.count()?;
-    sketch.keep_estimate(count);
-    entry.store_changed(sketch.bytes())?;
+    if !space.context().only_reads {
+        sketch.keep_estimate(count);
+        entry.store_changed(sketch.bytes())?;
+    }
     Ok(count)
 }
 

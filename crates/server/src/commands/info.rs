@@ -1,5 +1,7 @@
 //! INFO: Redis's sections and names, and a section of our own.
 
+#[cfg(feature = "replication")]
+mod members;
 mod memory;
 mod persistence;
 mod replication;
@@ -7,7 +9,7 @@ mod stats;
 #[cfg(test)]
 mod tests;
 
-pub use replication::role;
+pub use replication::{redis_role, role};
 
 use super::{Local, lower};
 use crate::base::clock::wall_us;
@@ -315,7 +317,7 @@ fn hyades(shared: &Shared, out: &mut String) {
         let _ = write!(out, "table_{name}:rows={rows},bytes={bytes}\r\n");
     }
     let recovery = opened.database.recovery();
-    let opening = shared.store.opening.get().copied().unwrap_or_default();
+    let opening = shared.store.opening().unwrap_or_default();
     line(out, "opening_seconds", format!("{:.3}", opening.time.as_secs_f64()));
     line(out, "recovery_seconds", format!("{:.3}", recovery.seconds));
     line(out, "recovery_transactions", recovery.records);

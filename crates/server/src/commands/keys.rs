@@ -19,14 +19,12 @@ const WITHOUT_BODY: Columns = Columns::of(&[0, 1, 2]);
 
 /// Visits the unexpired keys of a database.
 fn for_each_key(
-    shared: &Shared,
+    (shared, opened): (&Shared, &Opened),
     database: u32,
     mut visit: impl FnMut(&[u8], Head),
 ) -> Result<(), Error> {
-    let Opened { database: db, tables } =
-        shared.store.opened.get().expect("checked before the job");
-    let (tables, now) = (*tables, shared.clock.now_ms());
-    let snapshot = db.open_snapshot();
+    let (tables, now) = (opened.tables, shared.clock.now_ms());
+    let snapshot = opened.database.open_snapshot();
     let generation = snapshot.read(|tx| Ok(databases::generation(tx, tables, database)?))?;
     let mut failed = Ok(());
     snapshot.for_each(tables.keys, WITHOUT_BODY, |row: &Row<'_>| {
@@ -51,15 +49,32 @@ fn for_each_key(
     failed
 }
 
-/// A job whose failure is its reply.
-fn job(run: impl FnOnce(&Shared, &mut Reply<'_>) -> Result<(), Error> + Send + 'static) -> Job {
+/// A job over the keys, whose failure is its reply.
+fn job(
+    run: impl FnOnce((&Shared, &Opened), &mut Reply<'_>) -> Result<(), Error> + Send + 'static,
+) -> Job {
     Job::new(move |shared, reply| {
         let position = reply.position();
-        if let Err(error) = run(shared, reply) {
+        let opened = match shared.opened() {
+            Ok(opened) => opened,
+            Err(text) => return reply.error(&text),
+        };
+        if let Err(error) = run((shared, &opened), reply) {
             reply.truncate(position);
             reply.error(&format!("ERR {error}"));
         }
     })
+}
+
+/// The number of unexpired keys of a database, found by a walk.
+///
+/// # Errors
+/// Those of a snapshot.
+#[cfg(feature = "replication")]
+pub fn count(shared: &Shared, opened: &Opened, database: u32) -> Result<i64, Error> {
+    let mut keys = 0;
+    for_each_key((shared, opened), database, |_, _| keys += 1)?;
+    Ok(keys)
 }
 
 /// Bytes of a string in a reply beside the string itself, at least.
@@ -102,9 +117,9 @@ impl FoundKeys {
 
 pub fn keys(local: &mut Local<'_>, args: &[&[u8]], _: &mut Reply<'_>) -> Done {
     let (database, pattern) = (local.client.database, args[1].to_vec());
-    *local.job = Some(job(move |shared, reply| {
+    *local.job = Some(job(move |opened, reply| {
         let mut found = FoundKeys::new(reply.room());
-        for_each_key(shared, database, |key, _| {
+        for_each_key(opened, database, |key, _| {
             if glob::matches(&pattern, key, false) {
                 found.add(key);
             }
@@ -141,7 +156,7 @@ const CURSORS: u64 = 1 << 52;
 
 pub fn randomkey(space: &Keyspace<'_>, _: &[&[u8]], reply: &mut Reply<'_>) -> Done {
     let random = |below: u64| fastrand::u64(0..below);
-    if space.count_keys() == 0 {
+    if space.counts().is_exact() && space.count_keys() == 0 {
         // The count is updated after each commit, and may be wrong for a moment.
         return some_key(space, 0, reply);
     }

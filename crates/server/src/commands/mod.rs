@@ -25,19 +25,23 @@ mod hash_times;
 mod hashes;
 mod hyperloglog;
 pub mod info;
-mod keys;
+pub mod keys;
 mod latency;
 mod latency_text;
 mod lcs;
 mod libraries;
 mod list_edits;
 mod lists;
+#[cfg(feature = "replication")]
+mod members;
 mod migrate;
 mod numbers;
 mod pubsub;
 mod replicaof;
 mod saving;
 mod scripts;
+#[cfg(feature = "replication")]
+mod sentinel;
 mod server;
 mod sets;
 mod slowlog;

@@ -19,7 +19,7 @@ use crate::data::databases;
 use crate::data::keyspace::Keyspace;
 use crate::data::primary::{ImportStage, PrimaryPosition, clear, fence};
 use crate::resp::reply::Reply;
-use crate::state::{Opened, Shared};
+use crate::state::Shared;
 use crate::transact::{durably, failure};
 use hyades::{Column, Columns};
 
@@ -31,6 +31,10 @@ const STEPS: usize = 16 << 10;
 
 /// REPLICAOF and SLAVEOF.
 pub fn replicaof(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    #[cfg(feature = "replication")]
+    if local.shared.membership.is_on() {
+        return super::members::replicaof(local, args, reply);
+    }
     let import = &local.shared.live_import;
     if is(args[1], "NO") && is(args[2], "ONE") {
         if !import.is_on() {
@@ -66,10 +70,6 @@ fn answer(done: Result<(), String>, reply: &mut Reply<'_>) {
         Ok(()) => reply.ok(),
         Err(text) => reply.error(&text),
     }
-}
-
-fn opened(shared: &Shared) -> &Opened {
-    shared.store.opened.get().expect("checked before the job")
 }
 
 /// The error of an import into a database that has something.
@@ -169,12 +169,12 @@ fn check_empty(shared: &Shared) -> Result<(), String> {
     if libraries > 0 {
         return Err(not_empty(&format!("{libraries} libraries of functions")));
     }
-    let Opened { database, tables } = opened(shared);
-    let snapshot = database.open_snapshot();
+    let opened = shared.opened()?;
+    let (tables, snapshot) = (opened.tables, opened.database.open_snapshot());
     let mut cursor = 0;
     loop {
         let step = snapshot.read(|tx| {
-            let (live, _) = databases::live(tx, *tables, databases)?;
+            let (live, _) = databases::live(tx, tables, databases)?;
             let step = tx.walk(tables.keys, cursor).limit(STEP_KEYS).steps(STEPS);
             let step = step.columns(Columns::of(&[0])).rows()?;
             let mut has_keys = false;

@@ -9,7 +9,10 @@ const UNDER_WAY: &str = "ERR Background save already in progress";
 /// Replies once the checkpoint was taken.
 pub fn save(local: &mut Local<'_>, _: &[&[u8]], _: &mut Reply<'_>) -> Done {
     *local.job = Some(Job::long(|shared, reply| {
-        let opened = shared.store.opened.get().expect("the command comes once it is open");
+        let opened = match shared.opened() {
+            Ok(opened) => opened,
+            Err(text) => return reply.error(&text),
+        };
         let changes = &shared.stats.counters.changes;
         match shared.store.saves.save(&opened.database, changes) {
             Some(Ok(())) => reply.ok(),

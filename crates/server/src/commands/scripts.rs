@@ -245,8 +245,13 @@ pub fn script(
     match (&name[..], &args[2..]) {
         (b"load", [body]) => {
             let sha = sha1(body);
-            script::check_syntax(parse(sha, body)?.body())?;
-            space.load_script(&sha, body)?;
+            let parsed = parse(sha, body)?;
+            script::check_syntax(parsed.body())?;
+            match space.context().only_reads {
+                false => space.load_script(&sha, body)?,
+                // A standby stores nothing, and keeps the script as it keeps those of EVAL.
+                true => caller.shared.scripts.add(Arc::new(parsed)),
+            }
             reply.bulk(hexadecimal(&sha).as_bytes());
         }
         (b"exists", digests @ [_, ..]) => {

@@ -42,7 +42,12 @@ pub fn role(local: &mut Local<'_>, _: &[&[u8]], reply: &mut Reply<'_>) -> Done {
 }
 
 /// There are no replicas to wait for.
-pub fn wait(_: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+pub fn wait(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    #[cfg(feature = "replication")]
+    if local.shared.membership.is_on() {
+        return super::members::wait(local, args, reply);
+    }
+    let _ = local;
     super::integer(args[1])?;
     if super::integer(args[2]).map_err(|_| "ERR timeout is not an integer or out of range")? < 0 {
         return Err("ERR timeout is negative".into());
@@ -63,6 +68,10 @@ pub fn waitaof(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> 
     }
     if super::integer(args[3]).map_err(|_| "ERR timeout is not an integer or out of range")? < 0 {
         return Err("ERR timeout is negative".into());
+    }
+    #[cfg(feature = "replication")]
+    if local.shared.membership.is_on() {
+        return super::members::waitaof(local, args, reply);
     }
     local.client.waits_for_disk = is_local == 1;
     reply.array(2);
@@ -146,6 +155,7 @@ pub fn backup(local: &mut Local<'_>, args: &[&[u8]], _: &mut Reply<'_>) -> Done 
                 reply.integer(count as i64);
             }
         }
+        Err(text) if text.starts_with("LOADING ") => reply.error(&text),
         Err(text) => reply.error(&format!("ERR {text}")),
     }));
     Ok(())
@@ -155,7 +165,7 @@ fn copy(shared: &Shared, dir: &Path) -> Result<BackupReport, String> {
     let above = dir.parent().expect("it is below backup-dir");
     let cannot = |error| format!("cannot create {}: {error}", above.display());
     std::fs::create_dir_all(above).map_err(cannot)?;
-    let opened = shared.store.opened.get().expect("checked before the job");
+    let opened = shared.opened()?;
     // The error names the directory, and says what is wrong with it.
     opened.database.backup(dir).map_err(|error| error.to_string())
 }

@@ -122,6 +122,8 @@ pub struct Context<'t> {
     pub is_script: bool,
     /// The transaction may take long: no event loop runs it.
     pub is_patient: bool,
+    /// The transaction reads the state of a standby.
+    pub only_reads: bool,
     /// The commands repeat those of another server, which decides about expiry: here nothing
     /// expires.
     pub is_import: bool,

@@ -54,7 +54,18 @@ pub struct Tables {
 }
 
 impl Tables {
-    /// Declares the tables.
+    /// The tables of any database whose tables were declared by [`Tables::declare`].
+    pub const BY_PLACE: Tables = Tables {
+        databases: Table::nth(0),
+        keys: Table::nth(1),
+        collections: Table::nth(2),
+        blocks: Table::nth(3),
+        chunks: Table::nth(4),
+        garbage: Table::nth(5),
+        scripts: Table::nth(6),
+    };
+
+    /// Declares the tables, in the order of [`Tables::BY_PLACE`].
     pub fn declare(builder: &mut Builder) -> Tables {
         let databases = Schema::new("dbs")
             .column("number", Type::U32)
@@ -104,5 +115,41 @@ impl Tables {
             garbage: builder.table(garbage),
             scripts: builder.table(scripts),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hyades::Database;
+
+    #[test]
+    fn tables_have_the_places_of_their_declaration() {
+        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+        let mut builder = Database::builder();
+        let declared = Tables::declare(&mut builder);
+        let database = builder.open(dir.path()).unwrap();
+        let by_place = Tables::BY_PLACE;
+        database
+            .transact(|tx| {
+                let key = [1u64.into(), b"k"[..].into(), 0u64.into(), b"v"[..].into()];
+                tx.insert(declared.databases, &[1u32.into(), 1u64.into()])?;
+                tx.insert(declared.keys, &key)?;
+                tx.insert(declared.collections, &[1u32.into()])?;
+                let block = [1u64.into(), b"l"[..].into(), 1u32.into(), b"v"[..].into()];
+                tx.insert(declared.blocks, &block)?;
+                tx.insert(declared.chunks, &[1u64.into(), 1u32.into(), b"v"[..].into()])?;
+                tx.insert(declared.garbage, &[1u64.into()])?;
+                tx.insert(declared.scripts, &[b"n"[..].into(), b"v"[..].into()])?;
+                assert!(tx.get(by_place.databases, 1u32)?.is_some());
+                assert!(tx.get(by_place.keys, (1u64, &b"k"[..]))?.is_some());
+                assert_eq!(tx.scan(by_place.collections).rows()?.len(), 1);
+                assert!(tx.get(by_place.blocks, (1u64, &b"l"[..]))?.is_some());
+                assert!(tx.get(by_place.chunks, (1u64, 1u32))?.is_some());
+                assert!(tx.get(by_place.garbage, 1u64)?.is_some());
+                assert!(tx.get(by_place.scripts, &b"n"[..])?.is_some());
+                Ok(())
+            })
+            .unwrap();
     }
 }

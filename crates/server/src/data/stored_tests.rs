@@ -64,6 +64,7 @@ impl Stored {
                 is_exec: false,
                 is_script: false,
                 is_patient: true,
+                only_reads: false,
                 is_import: false,
             };
             match body(&Keyspace::open(*tx, context, 0)?) {

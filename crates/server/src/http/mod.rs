@@ -16,7 +16,7 @@ mod tests;
 
 use crate::commands::info;
 use crate::sockets::waker::LoopWaker;
-use crate::state::{Shared, Stopping};
+use crate::state::{Held, Shared, Stopping};
 use connection::{HttpConnection, NextStep};
 use hyades::Session;
 use mio::net::TcpListener;
@@ -77,6 +77,8 @@ pub struct HttpServer {
     /// At least one socket is reached from other machines.
     is_open: bool,
     connections: [Option<HttpConnection>; MOST_CONNECTIONS],
+    /// The database of the session.
+    held: Held,
     /// For the numbers of the databases, opened at the first request for numbers.
     session: Option<Session>,
     /// The time of the last request for the status.
@@ -137,6 +139,7 @@ impl HttpServer {
             sockets,
             is_open,
             connections: Default::default(),
+            held: Held::default(),
             session: None,
             asked_at: None,
             failed_at: None,
@@ -162,6 +165,9 @@ impl HttpServer {
             }
             // Events from here on wake the poll again.
             self.waker.reset();
+            if !self.shared.store.opened.is_current(&self.held) {
+                (self.session, self.held) = (None, Held::default());
+            }
             for event in &events {
                 self.serve(event.token().0);
             }
@@ -288,8 +294,10 @@ impl HttpServer {
     fn generations(&mut self) -> Vec<u64> {
         if self.session.is_none() {
             // All slots of the log may be taken; then the databases are not shown.
-            self.session =
-                self.shared.store.opened.get().and_then(|opened| opened.database.session().ok());
+            self.held = self.shared.store.opened.hold();
+            let slot = &self.shared.store.opened;
+            let opened = slot.get().filter(|_| slot.is_current(&self.held));
+            self.session = opened.and_then(|opened| opened.database.session().ok());
         }
         info::live_generations(&self.shared, self.session.as_mut())
     }

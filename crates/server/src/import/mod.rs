@@ -226,7 +226,7 @@ pub fn import(
     let mut report = import.run(tell)?;
     import.libraries.lock().unpoisoned().wait()?;
     import.keep_positions(&[import.position(OVER, 0)])?;
-    count_types(opened, &mut report).map_err(|error| error.to_string())?;
+    count_types(&opened, &mut report).map_err(|error| error.to_string())?;
     opened.database.clone().close().map_err(|error| error.to_string())?;
     report.was_resumed = was_resumed;
     report.seconds = began.elapsed().as_secs_f64();

@@ -67,7 +67,7 @@ impl Place {
             String::from_utf8_lossy(&out).replace("\r\n", " ").trim_end().to_string()
         };
         let all = commands.iter().map(ask).collect();
-        let opened = shared.store.opened.get().unwrap();
+        let opened = shared.store.opened.cloned();
         opened.database.clone().close().unwrap();
         all
     }

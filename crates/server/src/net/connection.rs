@@ -44,6 +44,9 @@ pub struct Connection {
     pub deadline: Option<Instant>,
     /// Start of the time with more unread bytes than the client may leave unread for long.
     high_since: Option<Instant>,
+    /// The era of the loop when the client connected.
+    #[cfg(feature = "replication")]
+    pub era: u64,
 }
 
 impl Connection {
@@ -69,6 +72,8 @@ impl Connection {
             is_listed: false,
             deadline: None,
             high_since: None,
+            #[cfg(feature = "replication")]
+            era: 0,
         }
     }
 

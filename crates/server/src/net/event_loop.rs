@@ -8,6 +8,11 @@ mod deadlines;
 mod farewell;
 mod freeing;
 mod mailbox;
+#[cfg(feature = "replication")]
+mod roles;
+#[cfg(not(feature = "replication"))]
+#[path = "event_loop/roles_off.rs"]
+mod roles;
 
 pub use mailbox::{Accepted, Mailbox};
 
@@ -17,12 +22,13 @@ use crate::net::connection::Connection;
 use crate::net::executors::Executors;
 use crate::session::conversation::{Next, Turn};
 use crate::sockets::waker::LoopWaker;
-use crate::state::{Shared, Stopping};
+use crate::state::{Held, Shared, Stopping};
 use deadlines::{Idlers, note_deadline};
 use freeing::Freeing;
-use hyades::{CommitQueue, Session, Ticket};
+use hyades::{CommitQueue, Session, Snapshot, Ticket};
 use mailbox::Message;
 use mio::{Events, Interest, Poll, Token};
+use roles::Parting;
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -69,8 +75,15 @@ pub struct EventLoop {
     connections: HashMap<u64, Box<Connection>>,
     /// Connections to serve in the next turn.
     listed: VecDeque<u64>,
+    /// The database of the session and the queue.
+    held: Held,
     session: Option<Session>,
     queue: Option<CommitQueue<Awaited>>,
+    /// The era of a member: connections of earlier eras are closed.
+    #[cfg(feature = "replication")]
+    era: u64,
+    /// The end of an era.
+    parting: Option<Parting>,
     parked: Vec<(Ticket, u64)>,
     buffer: Vec<u8>,
     /// Until when the loop sends the rest.
@@ -105,8 +118,12 @@ impl EventLoop {
             poll,
             connections: HashMap::new(),
             listed: VecDeque::new(),
+            held: Held::default(),
             session: None,
             queue: None,
+            #[cfg(feature = "replication")]
+            era: 0,
+            parting: None,
             parked: Vec::new(),
             buffer: vec![0; READ_BYTES],
             ends: None,
@@ -169,10 +186,10 @@ impl EventLoop {
         }
         // Messages sent from here on wake the loop again.
         self.mailbox.reset();
-        for message in self.mailbox.take() {
+        for message in self.take_messages() {
             match message {
                 Message::Accepted(accepted) => self.accept(*accepted),
-                Message::JobDone(id, reply) => self.job_done(id, *reply),
+                Message::JobDone(id, reply, _held) => self.job_done(id, *reply),
             }
         }
         self.calls.take().into_iter().for_each(|id| self.list(id));
@@ -186,6 +203,9 @@ impl EventLoop {
     }
 
     fn job_done(&mut self, id: u64, reply: JobReply) {
+        if self.drops_job(id) {
+            return;
+        }
         let Some(connection) = self.connections.get_mut(&id) else { return };
         let parked = connection.conversation.job_done(&self.shared, reply);
         match (&mut self.queue, parked) {
@@ -224,6 +244,7 @@ impl EventLoop {
         let mut entry = ClientEntry::new(id, addresses, now, self.calls.clone());
         entry.is_unix = socket.is_unix();
         let mut connection = Connection::new(&self.shared, socket, tls, entry);
+        self.note_era(&mut connection);
         if let Some(text) = refusal {
             connection.conversation.refuse(text);
         }
@@ -235,7 +256,8 @@ impl EventLoop {
     /// A turn. False if the loop ends.
     fn turn(&mut self) -> bool {
         self.shared.stand_still();
-        if self.session.is_none() && self.ends.is_none() {
+        self.look_at_role();
+        if self.session.is_none() && self.ends.is_none() && self.parting.is_none() {
             self.open_session();
         }
         self.look_for_stop();
@@ -251,12 +273,19 @@ impl EventLoop {
         let now = self.shared.clock.now_ms();
         self.shaken = 0;
         let has_served = !self.listed.is_empty();
+        let snapshot = self.open_snapshot();
         for _ in 0..self.listed.len() {
             let Some(id) = self.listed.pop_front() else { break };
-            self.serve(id, now);
+            // Another loop may have begun a standstill in the current turn.
+            self.shared.stand_still();
+            if !self.puts_off(id) {
+                self.serve(id, now, snapshot.as_ref());
+            }
         }
+        drop(snapshot);
         self.drain();
         self.end_telling();
+        self.end_parting();
         self.plan_freeing(has_served);
         if self.listed.is_empty()
             && let Some(queue) = self.queue.as_mut().filter(|queue| !queue.is_empty())
@@ -268,20 +297,24 @@ impl EventLoop {
 
     /// Opens a session once the database is open.
     fn open_session(&mut self) {
+        let held = self.shared.store.opened.hold();
         let Some(opened) = self.shared.store.opened.get() else { return };
+        if !self.shared.store.opened.is_current(&held) {
+            // It has come, or gone, just now: the loop was woken, and looks again.
+            return;
+        }
         match opened.database.session() {
             Ok(session) => {
                 self.queue = Some(opened.database.commit_queue());
-                self.session = Some(session);
+                (self.session, self.held) = (Some(session), held);
             }
+            Err(error) if self.shared.parts_for(&error) => {}
             Err(error) => self.shared.stop(Stopping::Failed(error.to_string())),
         }
     }
 
     /// Reads, runs and writes one connection.
-    fn serve(&mut self, id: u64, now: i64) {
-        // Another loop may have begun a standstill in the current turn.
-        self.shared.stand_still();
+    fn serve(&mut self, id: u64, now: i64, snapshot: Option<&Snapshot>) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         connection.is_listed = false;
         if connection.is_handshaking() {
@@ -310,7 +343,7 @@ impl EventLoop {
         if is_running {
             connection.read(&self.shared, &mut self.buffer, now);
             let (session, parked) = (self.session.as_mut(), &mut self.parked);
-            let mut turn = Turn { shared: &self.shared, session, parked };
+            let mut turn = Turn { shared: &self.shared, session, parked, snapshot };
             next = connection.conversation.run(&mut turn);
         }
         for (ticket, mark) in self.parked.drain(..) {
@@ -323,9 +356,8 @@ impl EventLoop {
         if let Some(mut job) = connection.conversation.take_job() {
             // Dropped replies wait for no client.
             job.most = if job.is_silent { 0 } else { connection.limit(&self.shared).hard };
-            let mailbox = self.mailbox.clone();
-            let done = move |reply| mailbox.send(Message::JobDone(id, Box::new(reply)));
-            self.executors.submit(job, connection.conversation.is_resp3(), done);
+            let (done, held) = (self.mailbox.receiver_of(id), self.held.clone());
+            self.executors.submit(job, held, connection.conversation.is_resp3(), done);
         }
         connection.write(&self.shared);
         note_deadline(&mut self.deadlines, &self.shared, id, connection);

@@ -1,16 +1,16 @@
 //! Threads for work that would hold up an event loop.
 
 use crate::commands::{Job, JobReply, Lane};
-use crate::state::Shared;
-use crate::state::StopOnPanic;
+use crate::state::{Held, Shared, StopOnPanic};
 use hyades_platform::sync::Unpoisoned;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-/// A job, the version of its reply, and the receiver of the reply.
-type Order = (Job, bool, Box<dyn FnOnce(JobReply) + Send>);
+/// A job with its database, the version of its reply, and the receiver of the reply and of the
+/// database, which is held until the reply is taken.
+type Order = (Job, Held, bool, Box<dyn FnOnce(JobReply, Held) + Send>);
 
 /// The lanes; all but two have one thread.
 const LANES: [Lane; 6] =
@@ -60,9 +60,15 @@ impl Executors {
     }
 
     /// Has a job run; `done` gets its reply on another thread.
-    pub fn submit(&self, job: Job, resp3: bool, done: impl FnOnce(JobReply) + Send + 'static) {
+    pub fn submit(
+        &self,
+        job: Job,
+        held: Held,
+        resp3: bool,
+        done: impl FnOnce(JobReply, Held) + Send + 'static,
+    ) {
         // The send fails only if the server has stopped, and then no client is left.
-        let _ = self.lanes[job.lane as usize].send((job, resp3, Box::new(done)));
+        let _ = self.lanes[job.lane as usize].send((job, held, resp3, Box::new(done)));
     }
 }
 
@@ -86,8 +92,11 @@ fn run(shared: &Arc<Shared>, receiver: &Mutex<Receiver<Order>>, lane: Lane) {
         // Where the system forbids the change, the threads compete like all threads.
         let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICE);
     }
-    while let Some((job, resp3, done)) = next(shared, receiver, lane) {
-        done(match (shared.stopping(), shared.store.log_failure()) {
+    while let Some((job, held, resp3, done)) = next(shared, receiver, lane) {
+        let is_current = shared.store.opened.is_current(&held) || !held.has_database();
+        let reply = match (shared.stopping(), shared.store.log_failure()) {
+            // The job of a role that has ended has no effect, and no client any more.
+            _ if !is_current => JobReply::default(),
             (None, _) => job.run(shared, resp3),
             // The job has no effect any more, and says why.
             (Some(_), Some(_)) if matches!(lane, Lane::Data | Lane::Network | Lane::Scripts) => {
@@ -100,7 +109,8 @@ fn run(shared: &Arc<Shared>, receiver: &Mutex<Receiver<Order>>, lane: Lane) {
             // A job not begun when the server stops has no effect and no reply. Its loop is told,
             // since the loop waits for the begun jobs.
             (Some(_), None) => JobReply::default(),
-        });
+        };
+        done(reply, held);
     }
 }
 
@@ -121,12 +131,13 @@ mod tests {
             let (let_go, goes_on) = channel::<()>();
             let mut blocks = Job::new(move |_, _| assert!(goes_on.recv().is_err()));
             blocks.lane = long;
-            executors.submit(blocks, false, |_| ());
+            executors.submit(blocks, Held::default(), false, |_, _| ());
             for lane in LANES {
                 let mut job = Job::new(|_, reply| reply.ok());
                 job.lane = lane;
                 let ended = ended.clone();
-                executors.submit(job, false, move |_| ended.send(lane).unwrap());
+                let done = move |_, _| ended.send(lane).unwrap();
+                executors.submit(job, Held::default(), false, done);
             }
             let next = || until_ended.recv_timeout(Duration::from_secs(60)).unwrap();
             let others: Vec<Lane> = (1..LANES.len()).map(|_| next()).collect();

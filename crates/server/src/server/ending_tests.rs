@@ -106,7 +106,7 @@ fn are_told_of_a_log_that_fails() -> bool {
     while house.server.shared.wiring.waiting.clients() < waiting.len() {
         std::thread::sleep(Duration::from_millis(1));
     }
-    let database = &house.server.shared.store.opened.get().unwrap().database;
+    let database = &house.server.shared.store.opened.cloned().database;
     let (first, rest) = clients.split_at_mut(10);
     first.iter_mut().for_each(|client| send(client, "SET a 1\r\nSET b 1"));
     let stopped = Instant::now();

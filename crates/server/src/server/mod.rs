@@ -10,6 +10,8 @@ pub use signals::survive_file_limit;
 
 use crate::config::Settings;
 use crate::http::HttpServer;
+#[cfg(feature = "replication")]
+use crate::member::{self, MakeBuilder, RoleSource};
 use crate::net::event_loop::EventLoop;
 use crate::net::executors::Executors;
 use crate::net::listener::Listener;
@@ -104,10 +106,48 @@ impl Server {
     /// # Errors
     /// [`ServerError::Start`].
     pub fn start(settings: Settings) -> Result<Server, ServerError> {
-        Server::try_start(settings).map_err(|error| ServerError::Start(error.to_string()))
+        Server::start_with(settings, |shared, notifier| match opening::open(shared) {
+            Ok(()) => notifier.ready(),
+            Err(error) => shared.stop(Stopping::Failed(error.to_string())),
+        })
     }
 
-    fn try_start(settings: Settings) -> std::io::Result<Server> {
+    /// Starts a server whose role, and whose database, a source decides: a member of a replicated
+    /// database. The server listens when the call returns; the factory makes the source on a thread
+    /// of its own, from the function that describes the server's database, once for each role, and
+    /// the settings. A factory that fails stops the server.
+    ///
+    /// # Errors
+    /// [`ServerError::Start`].
+    #[cfg(feature = "replication")]
+    pub fn start_as_member(
+        settings: Settings,
+        factory: impl FnOnce(MakeBuilder, &Settings) -> Result<Box<dyn RoleSource>, String>
+        + Send
+        + 'static,
+    ) -> Result<Server, ServerError> {
+        if let Some(primary) = settings.primary() {
+            let text = format!("replicaof {primary} is not possible: the log decides the primary");
+            return Err(ServerError::Start(text));
+        }
+        Server::start_with(settings, move |shared, notifier| {
+            member::run(shared, Box::new(factory), || notifier.ready());
+        })
+    }
+
+    /// Starts a server whose database is brought by `open`, on a thread of its own.
+    fn start_with(
+        settings: Settings,
+        open: impl FnOnce(&Arc<Shared>, &Notifier) + Send + 'static,
+    ) -> Result<Server, ServerError> {
+        let started = Server::try_start(settings, open);
+        started.map_err(|error| ServerError::Start(error.to_string()))
+    }
+
+    fn try_start(
+        settings: Settings,
+        open: impl FnOnce(&Arc<Shared>, &Notifier) + Send + 'static,
+    ) -> std::io::Result<Server> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let loops = settings.loops();
         let shared = Shared::new(settings);
@@ -147,11 +187,8 @@ impl Server {
             thread.spawn(move || notifier.tell_progress(&telling))?;
         }
         let (opening, telling) = (shared.clone(), notifier.clone());
-        let opener =
-            Builder::new().name("opener".into()).spawn(move || match opening::open(&opening) {
-                Ok(()) => telling.ready(),
-                Err(error) => opening.stop(Stopping::Failed(error.to_string())),
-            })?;
+        let opener = Builder::new().name("opener".into());
+        let opener = opener.spawn(move || open(&opening, &telling))?;
         Ok(Server {
             shared,
             address,
@@ -229,7 +266,8 @@ impl Server {
         mut tell: impl FnMut(&Progress),
     ) -> Result<Option<String>, ServerError> {
         let mut told = Instant::now();
-        while !self.opener.is_finished() && self.shared.stopping().is_none() {
+        let is_open = || self.opener.is_finished() || self.has_role();
+        while !is_open() && self.shared.stopping().is_none() {
             if told.elapsed() >= TOLD_EVERY {
                 told = Instant::now();
                 let progress = self.shared.store.progress.lock().unpoisoned().clone();
@@ -239,13 +277,18 @@ impl Server {
         }
         match (self.shared.store.opened.get(), self.shared.stopping()) {
             (_, Some(Stopping::Failed(cause))) => Err(ServerError::Failed(cause)),
-            (Some(opened), _) => Ok(Some(self.recovered(opened))),
+            (Some(opened), _) => Ok(Some(self.recovered(&opened))),
             (None, Some(Stopping::Asked)) => Ok(None),
             (None, None) => {
                 let cause = "the thread that opens the database has panicked";
                 Err(ServerError::Failed(cause.to_string()))
             }
         }
+    }
+
+    /// Whether the server is a member of a replicated database, and has found its first role.
+    fn has_role(&self) -> bool {
+        self.shared.membership.is_on() && self.shared.store.opened.get().is_some()
     }
 
     /// A report of the recovery, in words.
@@ -256,7 +299,7 @@ impl Server {
         match found.found {
             false => format!("created a database in {dir}, with {streams} log streams"),
             true => {
-                let opening = self.shared.store.opening.get().copied().unwrap_or_default();
+                let opening = self.shared.store.opening().unwrap_or_default();
                 format!(
                     "opened the database in {dir} in {:.2} s: recovered {} rows of a checkpoint \
                      and {} transactions of the log in {:.2} s on {} threads, and counted the \
@@ -280,7 +323,9 @@ impl Server {
         let cause = self.shared.stop_signal.wait();
         self.notifier.stopping();
         // A database cannot be closed during its opening; nothing is lost without the close.
-        if self.shared.store.opened.get().is_none() && !self.opener.is_finished() {
+        let is_member = self.shared.membership.is_on();
+        let is_open = self.opener.is_finished() || is_member;
+        if self.shared.store.opened.get().is_none() && !is_open {
             return match cause {
                 Stopping::Asked => Ok(()),
                 Stopping::Failed(cause) => Err(ServerError::Failed(cause)),
@@ -289,11 +334,15 @@ impl Server {
         for thread in self.threads {
             let _ = thread.join();
         }
+        if is_member {
+            // The thread of the member closes the database.
+            let _ = self.opener.join();
+        }
         if let Stopping::Failed(cause) = cause {
             return Err(ServerError::Failed(cause));
         }
-        let Some(Opened { database, .. }) = self.shared.store.opened.get() else { return Ok(()) };
-        database.clone().close().map_err(|error| ServerError::Failed(error.to_string()))
+        let Some(opened) = self.shared.store.opened.get() else { return Ok(()) };
+        opened.database.clone().close().map_err(|error| ServerError::Failed(error.to_string()))
     }
 }
 

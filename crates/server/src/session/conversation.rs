@@ -6,10 +6,16 @@
 
 mod admission;
 mod answering;
+#[cfg(feature = "replication")]
+mod awaiting;
+#[cfg(not(feature = "replication"))]
+#[path = "conversation/awaiting_off.rs"]
+mod awaiting;
 mod blocking;
 mod durability;
 mod input;
 mod observing;
+mod parting;
 mod pausing;
 mod publishing;
 mod transactions;
@@ -28,7 +34,7 @@ use crate::state::Shared;
 use crate::state::pause::PausedClient;
 use crate::transact::OUTCOME_UNKNOWN;
 use blocking::Blocked;
-use hyades::{Session, SessionOrder, Ticket};
+use hyades::{Session, SessionOrder, Snapshot, Ticket};
 use hyades_platform::broken;
 use observing::Unfinished;
 use publishing::Outbox;
@@ -45,6 +51,8 @@ pub struct Turn<'a> {
     /// Gets the tickets of transactions not acknowledged yet, with the mark to pass to
     /// [`Conversation::acknowledged`].
     pub parked: &'a mut Vec<(Ticket, u64)>,
+    /// What a standby serves in this turn: all runs of the turn read one state.
+    pub snapshot: Option<&'a Snapshot>,
 }
 
 /// The next step of a conversation.
@@ -161,7 +169,7 @@ impl Conversation {
         if !self.client.entry.inbox.is_empty() {
             return true;
         }
-        if let Some(until) = self.held {
+        if let Some(until) = self.held.or(self.awaited_at()) {
             return until <= Instant::now();
         }
         if self.blocked.is_some() {
@@ -175,7 +183,7 @@ impl Conversation {
 
     /// Whether more is to be run than a turn can: the client is not read for now.
     pub fn is_ahead(&self) -> bool {
-        (self.has_work() || self.is_blocked() || self.held.is_some())
+        (self.has_work() || self.is_blocked() || self.is_held())
             && self.input_bytes() >= MOST_RUN_BYTES
     }
 
@@ -186,9 +194,9 @@ impl Conversation {
         (!self.has_work() || only_waits) && self.job.is_none() && !self.is_waiting_for_job
     }
 
-    /// Whether an attempt to log in waits: the attempt will get a reply.
+    /// Whether an attempt to log in, or a command for a standby, waits, and will get a reply.
     pub fn is_held(&self) -> bool {
-        self.held.is_some()
+        self.held.is_some() || self.is_awaiting()
     }
 
     /// Whether another thread makes the next reply.
@@ -303,6 +311,9 @@ impl Conversation {
             !conversation.is_full() || conversation.is_blocked() && !conversation.is_waiting_for_job
         };
         while may_run(&*self) && self.job.is_none() {
+            if !self.look_at_awaited(turn) {
+                return Next::Wait;
+            }
             if self.run.is_empty() && self.blocked.is_some() {
                 if !self.look_at_blocked(turn) {
                     return Next::Wait;
@@ -341,6 +352,7 @@ impl Conversation {
                 }
                 Execution::Conflict | Execution::Marked => return Next::Again,
                 Execution::NoRoom => return Next::Pause,
+                Execution::Parted => self.part(),
             }
         }
         Next::Wait
@@ -361,16 +373,20 @@ impl Conversation {
         };
         let from = self.replies.buffer().len();
         let (wrote, is_exec) = (self.run.writes(), self.run.is_exec());
-        let (run, replies) = (&mut self.run, &mut self.replies);
+        let (run, replies, snapshot) = (&mut self.run, &mut self.replies, turn.snapshot);
         let mut session = session.in_order(&mut self.order);
-        let mut execute =
-            || run.execute(turn.shared, &mut session, &self.client, &self.input, replies);
+        let mut execute = || {
+            run.execute(turn.shared, (&mut session, snapshot), &self.client, &self.input, replies)
+        };
         let (mut done, mut tries) = (execute(), 1);
         // Other clients of the loop, which may change marked rows, are served after this client.
         while matches!(done, Execution::Marked) && tries < MOST_MARKED_AT_ONCE {
             (done, tries) = (execute(), tries + 1);
         }
         drop(session);
+        if matches!(done, Execution::Parted) {
+            self.replies.buffer().truncate(from);
+        }
         if let Execution::Done(end) = &mut done {
             let (replies, end) = (end.replies, std::mem::take(end));
             if let Some(ticket) = self.finish(turn.shared, from, end) {

@@ -4,6 +4,8 @@
 //! it tells is durable; the free segments at the front may be sent. A client may ask to be told
 //! early: then a segment may be sent before its transaction is durable, and is kept until then.
 
+#[cfg(feature = "replication")]
+mod abandoning;
 use std::collections::VecDeque;
 
 /// A reply of another thread with this many bytes is not copied behind unsent bytes.

@@ -1,6 +1,8 @@
 //! Runs: consecutive commands of a client as one transaction.
 
 mod commands;
+#[cfg(feature = "replication")]
+mod counting;
 mod patient;
 mod wrote;
 
@@ -15,7 +17,7 @@ use crate::session::replies::Replies;
 use crate::state::Shared;
 use crate::transact::{abort_text, context, failure};
 use commands::{Commands, run_all};
-use hyades::{Abort, Attempt, Session, SessionOrder, Ticket, Transaction};
+use hyades::{Abort, Attempt, Error, Session, SessionOrder, Snapshot, Ticket, Transaction};
 use hyades_platform::sync::Unpoisoned;
 use patient::PatientRun;
 use std::cell::RefCell;
@@ -56,6 +58,9 @@ pub enum Execution {
     NoRoom,
     /// WATCH has marked its rows: try again at once, to see the marks.
     Marked,
+    /// The log has stopped, and with the log the role of this member: the outcome is not known
+    /// here, and the connection is closed.
+    Parted,
 }
 
 /// After this many conflicts a run is taken apart: each command is a transaction of its own.
@@ -231,11 +236,11 @@ impl RunQueue {
         }
     }
 
-    /// Tries to execute the run, or its next command.
+    /// Tries to execute the run, or its next command; as of the snapshot, if there is one.
     pub fn execute(
         &mut self,
         shared: &Arc<Shared>,
-        session: &mut Session,
+        (session, snapshot): (&mut Session, Option<&Snapshot>),
         client: &Client,
         input: &[u8],
         replies: &mut Replies,
@@ -249,12 +254,11 @@ impl RunQueue {
         let own = if exec.is_some() { &self.exec_input[..] } else { input };
         let wrote = RefCell::new(&mut self.wrote);
         let context = Context { is_patient, ..context(shared, &self.effects) };
-        let most =
-            if self.is_silent { 0 } else { client.most_output(&shared.settings.output_limits) };
+        let most = client.most_output(&shared.settings.output_limits) * u64::from(!self.is_silent);
         let out = RefCell::new(replies.buffer());
         let caller = Caller::new(shared, &client.entry, &client.login, client.rolls_back);
         let remembered = client.remembered(exec.is_some());
-        let outcome = session.attempt(|tx: &Transaction<'_>| {
+        let body = |tx: &Transaction<'_>| {
             let mut out = out.borrow_mut();
             out.truncate(from);
             context.effects.borrow_mut().clear();
@@ -264,8 +268,8 @@ impl RunQueue {
             let (database, caller) = (client.database, &caller);
             let commands = Commands { database, requests, input: own, exec, caller, remembered };
             run_all(tx, context, &commands, &mut reply, *wrote)
-        });
-        let (done, ticket) = match outcome {
+        };
+        let (done, ticket) = match attempt(session, snapshot, body) {
             Ok(Attempt::Committed(done, ticket)) => (done, ticket),
             Ok(Attempt::Abandoned(Ended::TooMuch, _)) => {
                 replies.buffer().truncate(from);
@@ -281,6 +285,7 @@ impl RunQueue {
                 self.refuse(replies, from, part.len(), client, &ended.text());
                 (part.len(), ticket)
             }
+            Err(error) if shared.parts_for(&error) => return Execution::Parted,
             Err(error) => {
                 self.refuse(replies, from, part.len(), client, &failure(shared, error));
                 replies.seal_free();
@@ -369,6 +374,22 @@ impl RunQueue {
         (0..count).for_each(|_| reply.error(text));
         self.effects.get_mut().clear();
         self.wrote.fail(text);
+    }
+}
+
+/// Runs a body once, as of what a standby serves in a turn, if there is such a snapshot.
+fn attempt(
+    session: &mut Session,
+    snapshot: Option<&Snapshot>,
+    body: impl FnMut(&Transaction<'_>) -> Result<usize, Ended>,
+) -> Result<Attempt<usize, Ended>, Error> {
+    let Some(snapshot) = snapshot else { return session.attempt(body) };
+    match session.read(snapshot, body) {
+        Ok((Ok(done), ticket)) => Ok(Attempt::Committed(done, ticket)),
+        Ok((Err(ended), ticket)) => Ok(Attempt::Abandoned(ended, ticket)),
+        // Its versions took too much memory: the next turn has another snapshot.
+        Err(Error::Aborted(Abort::SnapshotEnded)) => Ok(Attempt::Conflict),
+        Err(error) => Err(error),
     }
 }
 

@@ -6,6 +6,12 @@ mod handshakes;
 pub mod latency_events;
 mod limits;
 pub mod live_import;
+#[cfg(feature = "replication")]
+pub mod membership;
+#[cfg(not(feature = "replication"))]
+#[path = "membership_off.rs"]
+mod membership;
+pub mod membership_asked;
 pub mod memory;
 pub mod migration;
 pub mod oom_score;
@@ -16,6 +22,7 @@ pub mod reaping;
 pub mod refused;
 pub mod saves;
 pub mod scripts;
+mod slot;
 pub mod slow_log;
 pub mod standstill;
 mod stats;
@@ -25,6 +32,8 @@ pub mod timers;
 mod used_memory;
 mod wiring;
 
+pub use membership::Membership;
+pub use slot::Held;
 pub use stats::Stats;
 pub use stopping::Stopping;
 pub use store::{Opened, Opening, Store};
@@ -36,11 +45,13 @@ use crate::clients::tracking::Changed;
 use crate::config::Settings;
 use crate::data::keyspace::Effects;
 use crate::data::scripts::ScriptCounts;
+use hyades::Error;
 use limits::CommandLimits;
 use live_import::LiveImport;
 use reaping::ReapQueue;
 use scripts::Scripts;
 use std::collections::HashSet;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
@@ -69,6 +80,8 @@ pub struct Shared {
     pub limits: CommandLimits,
     /// The import from a running server.
     pub live_import: LiveImport,
+    /// The membership in a replicated database.
+    pub membership: Membership,
     /// Connections between clients, threads and other servers.
     pub wiring: Wiring,
     /// Whether the server stops.
@@ -99,6 +112,7 @@ impl Shared {
             scripts: Scripts::default(),
             limits: CommandLimits::default(),
             live_import: LiveImport::default(),
+            membership: Membership::default(),
             stop_signal: StopSignal::default(),
             started: Instant::now(),
             run_id: (0..5).map(|_| format!("{:08x}", fastrand::u32(..))).collect(),
@@ -117,9 +131,53 @@ impl Shared {
         self.wiring.wake_all();
     }
 
-    /// Stops the server because its log has failed.
+    /// Stops the server because its log has failed; a member of a replicated database goes on in
+    /// another role.
     pub fn stop_for_log(&self, cause: &str) {
-        self.stop(Stopping::Failed(format!("the log failed: {cause}")));
+        match self.membership.note_log_stopped(cause) {
+            true => self.wiring.wake_all(),
+            false => self.stop(Stopping::Failed(format!("the log failed: {cause}"))),
+        }
+    }
+
+    /// Whether an error says that the log has stopped. The server then stops, or its role ends.
+    pub fn stops_with_log(&self, error: &Error) -> bool {
+        let cause = match error {
+            Error::Poisoned(cause) => Some(cause.clone()),
+            _ if self.membership.is_on() => self.store.log_failure(),
+            _ => None,
+        };
+        cause.iter().for_each(|cause| self.stop_for_log(cause));
+        cause.is_some()
+    }
+
+    /// Whether an error ends the role of this member: the connection is closed without a reply.
+    pub fn parts_for(&self, error: &Error) -> bool {
+        self.membership.is_on() && self.stops_with_log(error)
+    }
+
+    /// Whether something removes keys here: a standby, and a database in a live import, have what
+    /// another server has removed.
+    pub fn removes_keys(&self) -> bool {
+        !self.live_import.is_on() && !self.membership.only_reads()
+    }
+
+    /// The open database.
+    ///
+    /// # Errors
+    /// The reply for a client: there is no database now. A command may have been admitted before
+    /// the database of a member went.
+    pub fn opened(&self) -> Result<impl Deref<Target = Opened> + use<'_>, String> {
+        self.store.opened.get().ok_or_else(|| self.loading())
+    }
+
+    /// The reply for a command on data while there is no database.
+    pub fn loading(&self) -> String {
+        if let Some(why) = self.membership.stopped() {
+            return format!("MASTERDOWN this member has stopped: {why}");
+        }
+        let waits_for = self.membership.waits_for();
+        format!("LOADING {}", waits_for.unwrap_or_else(|| self.store.loading()))
     }
 
     /// The reason of a stop of the server, if any.

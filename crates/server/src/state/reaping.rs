@@ -97,7 +97,13 @@ impl ReapQueue {
         }
     }
 
-    /// The server stops.
+    /// Forgets all orders: the database was let go.
+    #[cfg(feature = "replication")]
+    pub fn forget(&self) {
+        *self.times.lock().unpoisoned() = ReapTimes::default();
+    }
+
+    /// The server stops, or lets its database go.
     pub fn wake(&self) {
         // The reaper checks the cause and begins to wait under this lock, so no wake-up is lost.
         drop(self.times.lock().unpoisoned());

@@ -157,6 +157,16 @@ impl Saves {
         }
     }
 
+    /// Forgets the requested checkpoints: the database was let go.
+    #[cfg(feature = "replication")]
+    pub fn forget(&self) {
+        let mut state = self.lock();
+        state.wanted = None;
+        for stats in &mut state.kinds {
+            (stats.since, stats.is_scheduled) = (None, false);
+        }
+    }
+
     /// Ends [`Saves::wait`].
     pub fn stop(&self) {
         self.lock().stops = true;

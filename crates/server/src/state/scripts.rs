@@ -160,6 +160,12 @@ impl Scripts {
         *self.stored.lock().unpoisoned() += change;
     }
 
+    /// Takes other counts of stored scripts, libraries and functions in place of all.
+    #[cfg(feature = "replication")]
+    pub fn replace_stored(&self, counts: ScriptCounts) {
+        *self.stored.lock().unpoisoned() = counts;
+    }
+
     /// The number of scripts, and their bytes. A script sent by both EVAL and SCRIPT LOAD counts
     /// twice.
     pub fn count(&self) -> (usize, usize) {

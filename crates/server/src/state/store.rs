@@ -1,19 +1,21 @@
 //! The database of a server: opening, numbers of keys, and checkpoints.
 
 use super::saves::Saves;
+use super::slot::OpenedSlot;
 use super::timers::Timers;
 use crate::data::Tables;
 use crate::data::counts::KeyCounts;
 use hyades::{Database, Progress};
 use hyades_platform::sync::Unpoisoned;
 use std::path::Path;
-use std::sync::{Mutex, OnceLock};
+use std::sync::Mutex;
 use std::time::{Duration, UNIX_EPOCH};
 
 /// How the names of a checkpoint's files begin.
 const PART_PREFIX: &[u8] = b"checkpoint-";
 
 /// An open database.
+#[derive(Clone)]
 pub struct Opened {
     /// The database.
     pub database: Database,
@@ -40,9 +42,9 @@ pub struct Opening {
 #[derive(Default)]
 pub struct Store {
     /// The database, once open.
-    pub opened: OnceLock<Opened>,
+    pub opened: OpenedSlot,
     /// Time and results of the opening.
-    pub opening: OnceLock<Opening>,
+    opening: Mutex<Option<Opening>>,
     /// Progress of recovery.
     pub progress: Mutex<Option<Progress>>,
     /// Numbers of keys.
@@ -69,8 +71,30 @@ impl Store {
 
     /// The cause of the failure of the log, if any.
     pub fn log_failure(&self) -> Option<String> {
-        let log = self.opened.get()?.database.log()?;
+        let opened = self.opened.get()?;
+        let log = opened.database.log()?;
         log.poisoned().map(|poisoned| poisoned.cause.to_string())
+    }
+
+    /// Time and results of the opening, once known.
+    pub fn opening(&self) -> Option<Opening> {
+        *self.opening.lock().unpoisoned()
+    }
+
+    /// Keeps time and results of the opening.
+    pub fn note_opening(&self, opening: Opening) {
+        *self.opening.lock().unpoisoned() = Some(opening);
+    }
+
+    /// Forgets what is kept beside the rows of a database that was let go, but for the counts.
+    #[cfg(feature = "replication")]
+    pub fn forget(&self) {
+        *self.opening.lock().unpoisoned() = None;
+        *self.progress.lock().unpoisoned() = None;
+        *self.last_save.lock().unpoisoned() = None;
+        self.timers.take();
+        self.timers.note_generations();
+        self.saves.forget();
     }
 
     /// The time of the newest checkpoint, in seconds since 1970; before the first checkpoint, the

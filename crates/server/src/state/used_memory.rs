@@ -33,8 +33,10 @@ impl Shared {
 
     /// Bytes of the buffers of all log streams: allocated at the start, whatever there is to write.
     pub fn log_buffers(&self) -> u64 {
-        let log = self.store.opened.get().and_then(|opened| opened.database.log());
-        log.map_or(0, |log| (log.streams() * log.buffer_bytes()) as u64)
+        self.store.opened.get().map_or(0, |opened| {
+            let log = opened.database.log();
+            log.map_or(0, |log| (log.streams() * log.buffer_bytes()) as u64)
+        })
     }
 
     fn resident_memory(&self) -> u64 {

@@ -19,6 +19,9 @@ pub fn failure(shared: &Shared, error: Error) -> String {
             shared.store.log_failure().iter().for_each(|cause| shared.stop_for_log(cause));
             OUTCOME_UNKNOWN.to_string()
         }
+        Error::Aborted(abort) => super::abort_text(abort),
+        // A reader of a standby that is about to be the primary, say.
+        _ if shared.membership.waits_for().is_some() => shared.loading(),
         other => format!("ERR {other}"),
     }
 }

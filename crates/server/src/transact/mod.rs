@@ -5,17 +5,18 @@ mod failing;
 
 pub use failing::{OUTCOME_UNKNOWN, failure};
 
+use crate::data::Tables;
 use crate::data::keyspace::{self, Context, Effects, Stop};
-use crate::state::{Opened, Shared};
+use crate::state::Shared;
+use crate::state::live_import::READ_ONLY;
 use hyades::{Abort, SessionOrder, Ticket, Transaction};
 use std::cell::RefCell;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// What a transaction of commands is given now.
 pub fn context<'t>(shared: &'t Shared, effects: &'t RefCell<Effects>) -> Context<'t> {
-    let opened = shared.store.opened.get().expect("there is a session");
     Context {
-        tables: opened.tables,
+        tables: Tables::BY_PLACE,
         now_ms: shared.clock.now_ms(),
         databases: shared.settings.databases(),
         longest: shared.settings.longest_argument(),
@@ -29,6 +30,7 @@ pub fn context<'t>(shared: &'t Shared, effects: &'t RefCell<Effects>) -> Context
         is_exec: false,
         is_script: false,
         is_patient: false,
+        only_reads: shared.membership.only_reads(),
         is_import: false,
     }
 }
@@ -40,6 +42,7 @@ pub fn abort_text(abort: Abort) -> String {
             let most = keyspace::MOST_COPIED >> 20;
             format!("ERR the transaction reads and writes more than {most} MiB")
         }
+        Abort::ReadOnly => READ_ONLY.to_string(),
         abort => format!("ERR {abort}"),
     }
 }
@@ -102,9 +105,9 @@ pub fn patiently<T>(
     let _underway = Underway::begin(shared);
     let effects = RefCell::default();
     let context = Context { is_patient: true, ..context(shared, &effects) };
-    let Opened { database, .. } = shared.store.opened.get().expect("there was a session");
+    let opened = shared.opened()?;
     let failed = |error| failure(shared, error);
-    let mut session = database.session().map_err(failed)?;
+    let mut session = opened.database.session().map_err(failed)?;
     let submitted = session.in_order(order).try_submit(|tx| {
         effects.borrow_mut().clear();
         // It may have waited for long.

@@ -1,15 +1,17 @@
 //! Opens the database while the server already answers.
 
+use crate::base::clock::Clock;
 use crate::config::{MOST_DATABASES, PrimaryAddress};
 use crate::data::Tables;
-use crate::data::counts::CountChange;
+use crate::data::counts::{CountChange, KeyCounts};
 use crate::data::databases;
 use crate::data::expiries::{Expiries, Expiry};
 use crate::data::head::Head;
 use crate::data::primary::{ImportStage, PrimaryPosition};
 use crate::data::scripts::ScriptCounts;
+use crate::state::timers::Timers;
 use crate::state::{Opened, Opening, Shared};
-use hyades::{Column, Columns, Database, Error};
+use hyades::{Builder, Column, Columns, Database, Error, Snapshot};
 use hyades_platform::sync::Unpoisoned;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -32,10 +34,8 @@ const MOST_PROBED: usize = 8;
 /// small the data are.
 const LOG_BUFFER: usize = 4 << 20;
 
-/// Opens the database of the settings and counts its keys.
-pub fn open(shared: &Arc<Shared>) -> Result<(), Error> {
-    let began = Instant::now();
-    shared.note_memory_at_start();
+/// The settings of the database by the settings of the server, with its tables.
+pub(crate) fn builder(shared: &Arc<Shared>) -> (Builder, Tables) {
     let settings = &shared.settings;
     let telling = Arc::downgrade(shared);
     let mut builder = Database::builder()
@@ -53,7 +53,15 @@ pub fn open(shared: &Arc<Shared>) -> Result<(), Error> {
             }
         });
     let tables = Tables::declare(&mut builder);
-    let database = builder.open(settings.dir())?;
+    (builder, tables)
+}
+
+/// Opens the database of the settings and counts its keys.
+pub fn open(shared: &Arc<Shared>) -> Result<(), Error> {
+    let began = Instant::now();
+    shared.note_memory_at_start();
+    let (builder, tables) = builder(shared);
+    let database = builder.open(shared.settings.dir())?;
     if let Some(progress) = &mut *shared.store.progress.lock().unpoisoned() {
         progress.phase = "counting the keys";
     }
@@ -61,7 +69,7 @@ pub fn open(shared: &Arc<Shared>) -> Result<(), Error> {
     let Counted { expired, timed_hashes } = count_keys(shared, &database, tables)?;
     let time = began.elapsed();
     let keys = (shared.store.counts.all() as u64).saturating_sub(expired);
-    let _first = shared.store.opening.set(Opening {
+    shared.store.note_opening(Opening {
         time,
         counting: time - recovered,
         keys,
@@ -164,8 +172,32 @@ pub(crate) fn count_keys(
     database: &Database,
     tables: Tables,
 ) -> Result<Counted, Error> {
-    let (snapshot, mut unknown) = (database.open_snapshot(), None);
-    let (now_ms, mut counted) = (shared.clock.now_ms(), Counted::default());
+    let into = CountedInto { counts: &shared.store.counts, timers: Some(&shared.store.timers) };
+    let (counted, stored) = count_snapshot(&shared.clock, &database.open_snapshot(), tables, into)?;
+    shared.scripts.count_stored(stored);
+    Ok(counted)
+}
+
+/// What a count is added to.
+pub(crate) struct CountedInto<'s> {
+    /// Gets the numbers of keys.
+    pub counts: &'s KeyCounts,
+    /// Gets the keys with an expiry, if they are to be removed here.
+    pub timers: Option<&'s Timers>,
+}
+
+/// Counts the keys and the scripts of a snapshot.
+///
+/// # Errors
+/// As of [`count_keys`].
+pub(crate) fn count_snapshot(
+    clock: &Clock,
+    snapshot: &Snapshot,
+    tables: Tables,
+    into: CountedInto<'_>,
+) -> Result<(Counted, ScriptCounts), Error> {
+    let CountedInto { counts, timers } = into;
+    let (now_ms, mut counted, mut unknown) = (clock.now_ms(), Counted::default(), None);
     let mut expiries = Expiries::default();
     snapshot.for_each(tables.keys, Columns::of(&[0, 1, 2]), |row| {
         let Some(head) = Head::from_word(row.get(HEAD)) else {
@@ -173,25 +205,25 @@ pub(crate) fn count_keys(
             return;
         };
         let (generation, expiring) = (row.get(GENERATION), i64::from(head.expires().is_some()));
-        shared.store.counts.apply(CountChange { generation, keys: 1, expiring });
+        counts.apply(CountChange { generation, keys: 1, expiring });
         // The thread that removes fields looks at the fields, and finds their first time.
         let first = if head.form().is_timed() { Some(now_ms) } else { head.expires() };
         if let Some(at_ms) = first {
             counted.expired += u64::from(head.is_expired(now_ms));
             counted.timed_hashes += u64::from(head.form().is_timed());
+            let Some(timers) = timers else { return };
             expiries.push(Expiry { at_ms, generation, key: row.get(KEY) });
             if expiries.len() >= TIMERS_AT_ONCE {
-                shared.store.timers.add(&expiries);
+                timers.add(&expiries);
                 expiries.clear();
             }
         }
     })?;
-    shared.store.timers.add(&expiries);
+    timers.iter().for_each(|timers| timers.add(&expiries));
     let mut stored = ScriptCounts::default();
     snapshot.for_each(tables.scripts, Columns::of(&[0, 1]), |row| stored.add_row(row))?;
-    shared.scripts.count_stored(stored);
     match unknown {
-        None => Ok(counted),
+        None => Ok((counted, stored)),
         Some(word) => Err(Error::Mismatch(format!(
             "the database has a value whose head is {word:#x}, which this version does not know: \
              open it with the version that wrote it"
@@ -216,10 +248,12 @@ mod tests {
         let shared = start();
         // There was nothing to recover.
         assert_eq!(shared.store.loading(), "the database is being opened");
-        let Opened { database, tables } = shared.store.opened.get().unwrap();
+        let opened = shared.store.opened.cloned();
+        let (database, tables) = (opened.database.clone(), opened.tables);
         let row = [0u64.into(), b"a"[..].into(), 0u64.into(), b"1"[..].into()];
         database.transact(|tx| Ok(tx.overwrite(tables.keys, &row)?)).unwrap();
-        database.clone().close().unwrap();
+        drop(opened);
+        database.close().unwrap();
         drop(shared);
         let shared = start();
         let progress = shared.store.progress.lock().unwrap().clone().unwrap();

@@ -72,14 +72,16 @@ impl DeadKeys {
 pub fn run(shared: &Shared) {
     let mut pass = Pass::default();
     while let Some(what) = shared.reaping.wait(&shared.clock, &shared.stop_signal) {
-        let Some(opened) = shared.store.opened.get() else {
+        let opened = shared.store.opened.get().filter(|_| !shared.membership.only_reads());
+        let Some(opened) = opened else {
             // The reaper is told to walk again once there is something to walk over.
+            pass = Pass::default();
             shared.reaping.end_pass();
             continue;
         };
         let began = Instant::now();
         let reaped = match what {
-            Reaping::Garbage => collect(shared, opened),
+            Reaping::Garbage => collect(shared, &opened),
             Reaping::Keys if let Some((_, end)) = shared.limits.pause.running() => {
                 // The visible effects of the reaper's writes wait, too. An end by command is found
                 // soon.
@@ -87,7 +89,7 @@ pub fn run(shared: &Shared) {
                 shared.reaping.no_earlier_than(shared.clock.now_ms() + left.as_millis() as i64 + 1);
                 Ok(())
             }
-            Reaping::Keys => turn(shared, opened, &mut pass).map(|()| {
+            Reaping::Keys => turn(shared, &opened, &mut pass).map(|()| {
                 let times = if pass.has_found { PAUSE_OF_FLUSH } else { PAUSE };
                 let pause = (began.elapsed() * times).as_millis() as i64;
                 shared.reaping.no_earlier_than(shared.clock.now_ms() + pause.max(1));
@@ -99,8 +101,10 @@ pub fn run(shared: &Shared) {
         };
         match reaped {
             Ok(()) => {}
-            Err(Error::Poisoned(cause)) => {
-                return shared.stop_for_log(&cause);
+            Err(error) if shared.stops_with_log(&error) => {
+                if !shared.membership.is_on() {
+                    return;
+                }
             }
             // Out of memory for the snapshot, say: the keys are removed later. Keys found by the
             // turn may be behind the cursor.
@@ -132,7 +136,7 @@ fn collect(shared: &Shared, opened: &Opened) -> Result<(), Error> {
     let mut session = opened.database.session()?;
     loop {
         let began = Instant::now();
-        if shared.stopping().is_some() {
+        if shared.stopping().is_some() || shared.membership.only_reads() {
             return Ok(());
         }
         let part = remove_part(&mut session, opened.tables)?;
@@ -164,7 +168,7 @@ fn turn(shared: &Shared, opened: &Opened, pass: &mut Pass) -> Result<(), Error> 
     let _wake = (!found.dead.is_empty()).then(|| WakeLoops(shared));
     let mut session = opened.database.session()?;
     for batch in found.dead.chunks(BATCH) {
-        if shared.stopping().is_some() {
+        if shared.stopping().is_some() || shared.membership.only_reads() {
             return Ok(());
         }
         let keys = batch.iter().map(|(generation, key)| (*generation, &key[..]));
@@ -236,7 +240,7 @@ mod tests {
             })
             .unwrap();
         let shared = served(&database, tables, "2");
-        reap(&shared, shared.store.opened.get().unwrap()).unwrap();
+        reap(&shared, &shared.store.opened.cloned()).unwrap();
         let mut left = Vec::new();
         let snapshot = database.open_snapshot();
         snapshot
@@ -268,13 +272,13 @@ mod tests {
             })
             .unwrap();
         let shared = served(&database, tables, "16");
-        let opened = shared.store.opened.get().unwrap();
+        let opened = shared.store.opened.cloned();
         let mut pass = Pass::default();
-        let found = find(opened, &mut pass).unwrap();
+        let found = find(&opened, &mut pass).unwrap();
         assert!(pass.cursor > 0 && found.bytes < MOST_FOUND_BYTES + 64 * STEP_KEYS);
         assert!(found.dead.len() < KEYS / 2, "{}", found.dead.len());
         // Nothing was removed yet: a new pass finds the keys again.
-        reap(&shared, opened).unwrap();
+        reap(&shared, &opened).unwrap();
         let mut left = Vec::new();
         let snapshot = database.open_snapshot();
         let keep = |row: &hyades::Row<'_>| left.push(row.get(KEY).to_vec());

@@ -1,16 +1,19 @@
 //! The thread that takes checkpoints requested by clients.
 
 use crate::state::Shared;
-use hyades::Error;
 
 /// Takes checkpoints in the background, until the server stops.
 pub fn run(shared: &Shared) {
     let saves = &shared.store.saves;
     while let Some(kind) = saves.wait() {
-        let opened = shared.store.opened.get().expect("commands come once it is open");
+        // Commands come once there is a database; a member may have lost it again.
+        let Some(opened) = shared.store.opened.get() else { continue };
         let changes = &shared.stats.counters.changes;
-        if let Err(Error::Poisoned(cause)) = saves.take(&opened.database, changes, kind) {
-            return shared.stop_for_log(&cause);
+        if let Err(error) = saves.take(&opened.database, changes, kind)
+            && shared.stops_with_log(&error)
+            && !shared.membership.is_on()
+        {
+            return;
         }
     }
 }
@@ -24,12 +27,13 @@ mod tests {
     use crate::state::saves::SaveKind;
     use crate::state::{Opened, Stopping};
     use SaveKind::{Rewrite, Save};
+    use hyades::Error;
     use std::sync::atomic::Ordering::Relaxed;
     use std::time::{Duration, Instant};
 
     fn save(shared: &Shared) -> Option<Result<(), Error>> {
-        let database = &shared.store.opened.get().unwrap().database;
-        shared.store.saves.save(database, &shared.stats.counters.changes)
+        let opened = shared.store.opened.cloned();
+        shared.store.saves.save(&opened.database, &shared.stats.counters.changes)
     }
 
     #[test]

@@ -17,6 +17,10 @@ macro_rules! connection_rows {
             "connection", Event::None,
             "6.0.0", "O(1)", "Chooses the version of the protocol, and may log in",
             "arguments:[protover [AUTH username password] [SETNAME clientname]]";
+        #[cfg(feature = "replication")]
+        "hyades.after", -2, Local(members::after), FAST | NOSCRIPT, [], "connection", Event::None,
+            "0.1.0", "O(1)", "Waits until what is read here has a transaction, by its id",
+            "id [milliseconds:integer]";
         "hyades.durability", -1, Local(server::durability), FAST, [], "connection", Event::None,
             "0.1.0", "O(1)",
             "Says when the connection is answered: on disk, within a second, or at once",

@@ -24,6 +24,10 @@ macro_rules! server_rows {
     "debug", -2, Local(debug::debug), ADMIN | NOSCRIPT, [], "", Event::None,
         "1.0.0", "-", "Helps those who look for faults",
         "subcommand [arg ..]";
+    #[cfg(feature = "replication")]
+    "failover", -1, Local(members::failover), ADMIN | NOSCRIPT, [], "", Event::None,
+        "6.2.0", "O(1)", "Hands a replicated database over to another member",
+        "target:[TO host port:integer [FORCE]] [ABORT] [TIMEOUT milliseconds:integer]";
     "flushall", -1, Data(generic::flushall), WRITE, [], "keyspace dangerous", Event::None,
         "1.0.0", "O(1)", "Deletes all keys of all databases; memory is freed later",
         "async:[ASYNC|SYNC]";
@@ -61,6 +65,10 @@ macro_rules! server_rows {
     "save", 1, Open(saving::save), ADMIN | NOSCRIPT | NO_ASYNC_LOADING | NO_MULTI, [],
         "", Event::None,
         "1.0.0", "O(N) with N the keys", "Takes a checkpoint",
+        "";
+    #[cfg(feature = "replication")]
+    "sentinel", -2, Local(sentinel::sentinel), ADMIN | NOSCRIPT, [], "", Event::None,
+        "2.8.4", "-", "Tells clients of Sentinel where the primary is",
         "";
     "shutdown", -1, Local(server::shutdown), ADMIN | NOSCRIPT | NO_MULTI | ALLOW_BUSY, [],
         "", Event::None,

@@ -40,7 +40,7 @@ pub fn populate(local: &mut Local<'_>, args: &[&[u8]]) -> Result<(), Stop> {
     let count = positive(args[0])?;
     let size = args.get(2).map_or(Ok(0), |size| positive(size))?;
     check_open(local.shared)?;
-    if local.shared.live_import.is_on() {
+    if local.shared.live_import.is_on() || local.shared.membership.only_reads() {
         return Err(READ_ONLY.into());
     }
     let longest = local.shared.settings.longest_argument();
@@ -81,7 +81,8 @@ impl Population {
     ) -> Result<(), String> {
         let (mut next, mut last) = (0, None);
         while next < self.count {
-            if shared.stopping().is_some() || client.is_killed.load(Relaxed) {
+            let has_ended = shared.stopping().is_some() || shared.membership.only_reads();
+            if has_ended || client.is_killed.load(Relaxed) {
                 return Err(format!("ERR DEBUG POPULATE has ended before key {next}"));
             }
             if shared.is_out_of_memory() {

@@ -58,7 +58,7 @@ pub(super) fn persistence(shared: &Shared, out: &mut String) {
     line(out, "rdb_last_bgsave_time_sec", seconds(save.last));
     line(out, "rdb_current_bgsave_time_sec", current(save));
     line(out, "rdb_saves", save.taken);
-    let opening = shared.store.opening.get().copied().unwrap_or_default();
+    let opening = shared.store.opening().unwrap_or_default();
     line(out, "rdb_last_load_keys_loaded", opening.keys);
     line(out, "rdb_last_load_keys_expired", opening.expired);
     line(out, "aof_enabled", 1);

@@ -6,7 +6,16 @@ use crate::state::Shared;
 use crate::state::live_import::{ImportNotes, ImportNumbers, LinkState};
 use std::sync::atomic::Ordering::Relaxed;
 
+/// The role for HELLO: a server that imports is its own primary in the end.
+pub fn redis_role(shared: &Shared) -> &'static str {
+    if shared.membership.only_reads() { "replica" } else { "master" }
+}
+
 pub(super) fn replication(shared: &Shared, out: &mut String) {
+    #[cfg(feature = "replication")]
+    if shared.membership.is_on() {
+        return super::members::replication(shared, out);
+    }
     let import = &shared.live_import;
     line(out, "role", if import.is_on() { "slave" } else { "master" });
     if import.is_on() {
@@ -84,6 +93,10 @@ fn primary(shared: &Shared, out: &mut String) {
 
 /// The reply of ROLE.
 pub fn role(shared: &Shared, reply: &mut Reply<'_>) {
+    #[cfg(feature = "replication")]
+    if shared.membership.is_on() {
+        return super::members::role(shared, reply);
+    }
     let import = &shared.live_import;
     if !import.is_on() {
         reply.array(3);

@@ -13,6 +13,7 @@ use crate::resp::reply::Reply;
 use crate::script::{Flags, Halt, Host};
 use crate::state::live_import::READ_ONLY;
 use crate::state::memory::OUT_OF_MEMORY;
+use crate::transact::abort_text;
 use hyades::{Abort, SessionOrder};
 use smallvec::SmallVec;
 use std::cell::RefCell;
@@ -90,7 +91,7 @@ impl<'t, 'a> CommandHost<'t, 'a> {
         if self.is_read_only && may_write {
             return Some("ERR Write commands are not allowed from read-only scripts.".into());
         }
-        if shared.live_import.is_on()
+        if (shared.live_import.is_on() || shared.membership.only_reads())
             && named.flags & catalogue::WRITE != 0
             && !self.space.context().is_import
         {
@@ -224,7 +225,7 @@ impl Host for CommandHost<'_, '_> {
             }
             Err(Stop::Abort(abort @ Abort::Conflict)) => return Err(Halt::Abort(abort)),
             Err(Stop::Abort(abort @ Abort::User(_))) => return Err(Halt::Abort(abort)),
-            Err(Stop::Abort(abort)) => Some(format!("ERR {abort}")),
+            Err(Stop::Abort(abort)) => Some(abort_text(abort)),
             Err(Stop::Error(text) | Stop::ErrorKept(text)) => Some(text.into_owned()),
         };
         if shared.wiring.monitors.is_on() && command.flags & ADMIN == 0 {

@@ -8,7 +8,6 @@
 use super::{EventLoop, PAUSE, ROUNDING, STOP};
 use crate::net::connection::Connection;
 use crate::state::Stopping;
-use hyades::CommitQueue;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
@@ -31,7 +30,7 @@ impl EventLoop {
         let Some(ends) = self.ends else {
             let first = self.deadlines.first().map(|(first, _)| *first);
             let first = first.into_iter().chain(self.idlers.looks_at).chain(self.pause_end());
-            let first = first.chain(self.freeing.due).min();
+            let first = first.chain(self.freeing.due).chain(self.parting_end()).min();
             return first.map(until).into_iter().chain(retry).min();
         };
         let tells_until = self.tells_until.filter(|until| *until > now);
@@ -58,6 +57,9 @@ impl EventLoop {
     pub(super) fn fail(&mut self) {
         let cause = self.shared.store.log_failure().unwrap_or_else(|| "unknown".to_string());
         self.shared.stop_for_log(&cause);
+        if self.shared.membership.is_on() {
+            return self.part_abruptly();
+        }
         self.queue = None;
         let now = Instant::now();
         // A loop asked to stop reads no more.
@@ -103,7 +105,7 @@ impl EventLoop {
             .tells_until
             .is_none_or(|until| now >= until && self.listed.is_empty() && self.pausing.is_empty());
         is_told
-            && self.queue.as_ref().is_none_or(CommitQueue::is_empty)
+            && self.is_queue_empty()
             && self.connections.values().all(|connection| is_said(connection))
     }
 }

@@ -3,6 +3,7 @@
 use crate::commands::JobReply;
 use crate::sockets::client_socket::ClientSocket;
 use crate::sockets::waker::LoopWaker;
+use crate::state::Held;
 use crate::tls::TlsStream;
 use hyades_platform::sync::Unpoisoned;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -24,7 +25,8 @@ pub struct Accepted {
 /// A message of another thread to a loop.
 pub(super) enum Message {
     Accepted(Box<Accepted>),
-    JobDone(u64, Box<JobReply>),
+    /// With the database of the job, if a database is held: the reply may wait for its log.
+    JobDone(u64, Box<JobReply>, Held),
 }
 
 /// A loop, as other threads see it.
@@ -44,6 +46,15 @@ impl Mailbox {
     pub(super) fn send(&self, message: Message) {
         self.messages.lock().unpoisoned().push(message);
         self.waker.wake_by_ref();
+    }
+
+    /// Takes the reply of a connection's job to the loop.
+    pub(super) fn receiver_of(
+        self: &Arc<Self>,
+        id: u64,
+    ) -> impl FnOnce(JobReply, Held) + Send + use<> {
+        let mailbox = self.clone();
+        move |reply, held| mailbox.send(Message::JobDone(id, Box::new(reply), held))
     }
 
     /// Has messages sent from here on wake the loop again.

@@ -3,9 +3,10 @@
 use super::Conversation;
 use super::transactions::tries_to_log_in;
 use crate::access::{self, Access, Denied, DeniedIn};
-use crate::catalogue::{self, Command, NO_AUTH, names};
+use crate::catalogue::{self, Command, NO_AUTH, Phase, names};
 use crate::request::Request;
 use crate::state::Shared;
+use crate::state::membership_asked::Demand;
 use crate::state::refused::note_in;
 use smallvec::SmallVec;
 use std::time::Instant;
@@ -17,6 +18,7 @@ impl Conversation {
         self.is_allowed(&shared.access, request)
             && !(request.grows(&self.input) && shared.is_out_of_memory())
             && !(shared.live_import.is_on() && self.is_refused_in_import(shared, request))
+            && !(shared.membership.restricts() && self.is_refused_by_role(shared, request))
     }
 
     /// Whether a live import refuses a request.
@@ -25,6 +27,37 @@ impl Conversation {
         let args: SmallVec<[&[u8]; 8]> = request.arguments(&self.input);
         let place = request.place().expect("it is a command on data");
         shared.live_import.refusal(names::writes(place, &args)).is_some()
+    }
+
+    /// Whether the role of this member refuses a request on data.
+    #[cold]
+    fn is_refused_by_role(&self, shared: &Shared, request: &Request) -> bool {
+        let place = request.place().expect("it is a command on data");
+        self.refusal_by_role(shared, request, &catalogue::all()[place]).is_some()
+    }
+
+    /// Why the role of this member refuses a request, also a request that MULTI queues.
+    pub(super) fn refusal_by_role(
+        &self,
+        shared: &Shared,
+        request: &Request,
+        command: &Command,
+    ) -> Option<String> {
+        if !shared.membership.restricts() {
+            return None;
+        }
+        let asked = match (command.phase, &self.client.multi) {
+            (Phase::Data | Phase::Open, _) => {
+                Demand::of(command, request.place()?, &request.arguments(&self.input))
+            }
+            (Phase::Multi, Some(multi)) if command.name == "exec" => match multi.queued.writes() {
+                true => Demand::Write,
+                false if multi.queued.is_empty() => return None,
+                false => Demand::Read,
+            },
+            _ => return None,
+        };
+        shared.membership.refusal(asked)
     }
 
     /// Whether the client may run a request.

@@ -64,6 +64,7 @@ impl Conversation {
                 let grows = request.grows(&self.input);
                 refusal(&self.client, command, grows, turn)
                     .or_else(|| self.refusal_in_import(turn.shared, &request, command))
+                    .or_else(|| self.refusal_by_role(turn.shared, &request, command))
             }
         };
         if let Some(text) = error {
@@ -200,16 +201,22 @@ pub(super) fn refusal(
     grows: bool,
     turn: &Turn<'_>,
 ) -> Option<String> {
+    let needs_database = matches!(command.phase, Phase::Data | Phase::Open);
     if let Some(cause) = turn.shared.store.log_failure() {
         turn.shared.stop_for_log(&cause);
-        return Some(format!("MISCONF {cause}"));
+        if !turn.shared.membership.is_on() {
+            return Some(format!("MISCONF {cause}"));
+        }
+        // Not begun, so a client of a member may send it again elsewhere.
+        if needs_database {
+            return Some(turn.shared.loading());
+        }
     }
-    let needs_database = matches!(command.phase, Phase::Data | Phase::Open);
     if needs_database && client.monitoring.is_some() {
         return Some("ERR a client that monitors has no access to keys: RESET ends that".into());
     }
     if needs_database && turn.session.is_none() {
-        return Some(format!("LOADING {}", turn.shared.store.loading()));
+        return Some(turn.shared.loading());
     }
     if may_use_memory(client, command, grows) && turn.shared.is_out_of_memory() {
         turn.shared.note_out_of_memory();

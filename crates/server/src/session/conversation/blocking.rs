@@ -22,6 +22,13 @@ pub(super) struct Blocked {
     is_silent: bool,
 }
 
+impl Blocked {
+    /// Whether the client gets no reply.
+    pub fn is_silent(&self) -> bool {
+        self.is_silent
+    }
+}
+
 impl Conversation {
     /// Whether a command waits for an element.
     pub fn is_blocked(&self) -> bool {
@@ -30,8 +37,8 @@ impl Conversation {
 
     /// When the wait of the command ends: [`Conversation::run`] has to be called then.
     pub fn deadline(&self) -> Option<Instant> {
-        if self.held.is_some() {
-            return self.held;
+        if let Some(at) = self.held.or(self.awaited_at()) {
+            return Some(at);
         }
         self.blocked.as_ref()?.deadline
     }

@@ -74,7 +74,7 @@ impl House {
 
     /// The same server for another thread.
     fn beside(&self) -> House {
-        let database = &self.shared.store.opened.get().unwrap().database;
+        let database = &self.shared.store.opened.cloned().database;
         let (session, queue) = (database.session().unwrap(), database.commit_queue());
         House { shared: self.shared.clone(), session, queue, _dir: None }
     }
@@ -97,8 +97,8 @@ impl House {
     fn run(&mut self, conversation: &mut Conversation, number: usize) {
         loop {
             let mut parked = Vec::new();
-            let session = Some(&mut self.session);
-            let mut turn = Turn { shared: &self.shared, session, parked: &mut parked };
+            let (session, snapshot) = (Some(&mut self.session), None);
+            let mut turn = Turn { shared: &self.shared, session, parked: &mut parked, snapshot };
             let next = conversation.run(&mut turn);
             for (ticket, mark) in parked {
                 self.queue.push(ticket, (number, mark));
@@ -115,7 +115,8 @@ impl House {
     }
 
     fn write_log(&self) {
-        let log = self.shared.store.opened.get().unwrap().database.log().unwrap();
+        let Opened { database, .. } = self.shared.store.opened.cloned();
+        let log = database.log().unwrap();
         while (0..log.streams()).any(|stream| log.step(stream)) {}
     }
 
@@ -222,7 +223,7 @@ fn a_log_failure_is_told_to_those_that_wait() {
     let mut waiting = house.client();
     waiting.feed(b"BLPOP l 0\r\nSET d 1\r\n");
     house.run(&mut waiting, 1);
-    let database = &house.shared.store.opened.get().unwrap().database;
+    let database = &house.shared.store.opened.cloned().database;
     database.log().unwrap().stop("the disk is gone");
     assert!(house.queue.drain(|_| panic!("nothing is durable")).is_err());
     client.fail(&house.shared);
@@ -251,7 +252,8 @@ fn without_a_database_most_commands_wait() {
     let mut client = house.client();
     client.feed(b"SET a 1\r\nPING\r\nKEYS *\r\nCONFIG GET port\r\nSELECT 1\r\n");
     let mut parked = Vec::new();
-    let mut turn = Turn { shared: &house.shared, session: None, parked: &mut parked };
+    let mut turn =
+        Turn { shared: &house.shared, session: None, parked: &mut parked, snapshot: None };
     client.run(&mut turn);
     assert_eq!(
         take(&mut client),

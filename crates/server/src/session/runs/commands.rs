@@ -8,6 +8,7 @@ use crate::commands::{Caller, Function, function};
 use crate::data::keyspace::{self, Context, Keyspace, Stop};
 use crate::request::Request;
 use crate::resp::reply::{Reply, TOO_LONG_FOR_CLIENT, TOO_LONG_FOR_LOOP};
+use crate::transact::abort_text;
 use hyades::{Abort, Transaction};
 
 /// The keys of this many commands are announced at once: with many more, fetched rows are out of
@@ -214,7 +215,7 @@ fn failure_of(
         Err(Stop::Abort(abort @ (Abort::Conflict | keyspace::TOO_MUCH))) => {
             return Err(abort.into());
         }
-        Err(Stop::Abort(abort)) => Failure::Error(format!("ERR {abort}")),
+        Err(Stop::Abort(abort)) => Failure::Error(abort_text(abort)),
         Err(Stop::Error(text) | Stop::ErrorKept(text)) => Failure::Error(text.into_owned()),
     }))
 }

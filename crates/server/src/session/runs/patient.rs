@@ -12,7 +12,7 @@ use crate::data::keyspace::{Context, Wait};
 use crate::request::Request;
 use crate::resp::reply::Reply;
 use crate::session::refusing::refuse_queued;
-use crate::state::{Opened, Shared};
+use crate::state::Shared;
 use crate::transact::{Underway, context, failure};
 use hyades::{SessionOrder, Ticket};
 use std::cell::RefCell;
@@ -63,6 +63,10 @@ impl PatientRun {
             let all = self.requests.iter_mut();
             refuse_queued(shared, &mut login, &self.client, all, &self.input);
         }
+        #[cfg(feature = "replication")]
+        if let Some(end) = self.count_keys(shared, reply) {
+            return end;
+        }
         let position = reply.position();
         let counters = &shared.stats.counters;
         let counter = if self.has_starved { &counters.alone } else { &counters.large };
@@ -112,8 +116,8 @@ impl PatientRun {
         let effects = RefCell::default();
         let context = Context { is_patient: true, ..context(shared, &effects) };
         let position = reply.position();
-        let Opened { database, .. } = shared.store.opened.get().expect("it was tried before");
-        let mut session = database.session().map_err(|error| failure(shared, error))?;
+        let opened = shared.opened()?;
+        let mut session = opened.database.session().map_err(|error| failure(shared, error))?;
         let Self { database, requests, input, exec, order, client, login, rolls_back, .. } = self;
         let mut caller = Caller::new(shared, client, login, *rolls_back);
         caller.read_elsewhere = Some(RefCell::default());

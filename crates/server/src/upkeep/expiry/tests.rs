@@ -39,8 +39,8 @@ impl House {
         House { shared, session, _dir: dir }
     }
 
-    fn opened(&self) -> &Opened {
-        self.shared.store.opened.get().unwrap()
+    fn opened(&self) -> Opened {
+        self.shared.store.opened.cloned()
     }
 
     /// A transaction of commands in database 0.
@@ -93,7 +93,7 @@ impl House {
 /// Drives the wheel as the thread does, until nothing is due.
 fn turn(turner: &mut Turner, house: &House) {
     turner.take_new(&house.shared);
-    let (shared, opened) = (&house.shared, house.opened());
+    let (shared, opened) = (&house.shared, &house.opened());
     while turner.next_due(shared.clock.now_ms()) {
         turner.remove_batch(shared, opened, &mut Vec::new()).unwrap();
     }
@@ -119,7 +119,7 @@ fn what_expires_is_removed_whatever_was_done_with_its_time() {
             if random.u8(0..20) == 0 {
                 turn(&mut turner, &house);
             }
-            while turner.sweep_once(&house.shared, house.opened()) {
+            while turner.sweep_once(&house.shared, &house.opened()) {
                 sweeps += 1;
             }
         }
@@ -151,7 +151,7 @@ fn timers_are_bounded() {
         house.set("again", Some(later));
         house.set("again", None);
         turn(&mut turner, &house);
-        while turner.sweep_once(&house.shared, house.opened()) {}
+        while turner.sweep_once(&house.shared, &house.opened()) {}
         most = most.max(turner.timers());
     }
     assert!(most <= sweeping::LEAST + 16, "{most} timers");
@@ -167,13 +167,13 @@ fn a_start_finds_what_expires() {
     house.set("late", Some(now + 1_000_000));
     house.set("never", None);
     let shared = Shared::new(Settings::default());
-    let Opened { database, tables } = house.opened();
+    let Opened { database, tables } = &house.opened();
     crate::upkeep::opening::count_keys(&shared, database, *tables).unwrap();
     let opened = Opened { database: database.clone(), tables: *tables };
     assert!(shared.store.opened.set(opened).is_ok());
     house.shared = shared;
     std::thread::sleep(Duration::from_millis(20 + 2 * FINEST_MS as u64));
-    remove_expired(&house.shared, house.opened()).unwrap();
+    remove_expired(&house.shared, &house.opened()).unwrap();
     let mut left: Vec<_> = house.stored().into_keys().collect();
     left.sort();
     assert_eq!(left, ["late", "never"]);
@@ -222,7 +222,7 @@ fn sweeps_lose_no_timer_of_a_field() {
                 turn(&mut turner, &house);
             }
             turner.take_new(&house.shared);
-            while turner.sweep_once(&house.shared, house.opened()) {
+            while turner.sweep_once(&house.shared, &house.opened()) {
                 sweeps += 1;
             }
         }

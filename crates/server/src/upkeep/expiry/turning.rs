@@ -3,7 +3,7 @@
 use super::sweeping::Sweep;
 use super::wheel::Wheel;
 use crate::data::expiries::{Expiries, Expiry};
-use crate::state::{Opened, Shared};
+use crate::state::{Held, Opened, Shared};
 use crate::upkeep::removal::{self, Generations, ToldRemovals};
 use hyades::{Error, Session};
 use std::sync::atomic::Ordering::Relaxed;
@@ -62,6 +62,8 @@ pub(super) struct Turner {
     pub(super) wheel: Wheel,
     due: Due,
     sweep: Sweep,
+    /// The database of the session.
+    held: Held,
     session: Option<Session>,
     generations: Option<(u64, Generations)>,
     /// When it frees what it has removed, in milliseconds since 1970, and rounds in vain.
@@ -72,12 +74,21 @@ pub(super) struct Turner {
 pub fn run(shared: &Shared) {
     let mut turner = Turner::default();
     while shared.stopping().is_none() {
+        turner.let_go(shared);
         turner.take_new(shared);
         let until_ms = match shared.store.opened.get() {
+            // Another one than the held: look again, before its timers are among those of none.
+            _ if !shared.store.opened.is_current(&turner.held) => 0,
             None => i64::MAX,
-            Some(opened) => match turner.work(shared, opened) {
+            Some(opened) => match turner.work(shared, &opened) {
                 Ok(until_ms) => until_ms,
-                Err(Error::Poisoned(cause)) => return shared.stop_for_log(&cause),
+                Err(error) if shared.stops_with_log(&error) => {
+                    if !shared.membership.is_on() {
+                        return;
+                    }
+                    // Until the member has another database.
+                    i64::MAX
+                }
                 // Out of memory, say: what is not removed now is removed later.
                 Err(_) => {
                     turner.session = None;
@@ -128,6 +139,17 @@ fn remove_all(shared: &Shared, opened: &Opened, told: &mut Vec<ToldRemovals>) ->
 }
 
 impl Turner {
+    /// Lets a database go that is not the server's any more, with the timers of its keys. Timers
+    /// that came while there was no database are of the next one.
+    fn let_go(&mut self, shared: &Shared) {
+        if !shared.store.opened.is_current(&self.held) {
+            if self.session.is_some() || self.held.has_database() {
+                *self = Turner::default();
+            }
+            self.held = shared.store.opened.hold();
+        }
+    }
+
     /// Takes the timers that were added.
     pub(super) fn take_new(&mut self, shared: &Shared) {
         shared.store.timers.take().iter().for_each(|timer| self.wheel.add(timer));
@@ -137,13 +159,17 @@ impl Turner {
     /// something to do next, in milliseconds since 1970.
     fn work(&mut self, shared: &Shared, opened: &Opened) -> Result<i64, Error> {
         let now = shared.clock.now_ms();
+        if shared.membership.only_reads() {
+            // The primary removes keys; another role wakes the thread.
+            return Ok(i64::MAX);
+        }
         if let Some((_, end)) = shared.limits.pause.running() {
             // Removals, visible to clients, wait as writes do. An end by command is found soon.
             let left = end.saturating_duration_since(Instant::now()).as_millis();
             return Ok(now + (left as i64).clamp(1, LONGEST_DELAY_MS));
         }
         // The primary of a live import decides what has expired.
-        let removes = !shared.live_import.is_on();
+        let removes = shared.removes_keys();
         if removes && self.next_due(now) {
             self.remove_some(shared, opened, now)?;
             self.frees = Some((shared.clock.now_ms() + IDLE_MS, 0));

@@ -197,9 +197,9 @@ fn what_another_thread_runs_is_told_once_of_a_log_that_fails() {
     let push = format!("*3\r\n$5\r\nRPUSH\r\n$1\r\na\r\n$700000\r\n{large}\r\n");
     assert_eq!(house.say(&mut other, push.as_bytes()), ":1 ");
     let (session, mut parked) = (Some(&mut house.session), Vec::new());
-    waits.run(&mut Turn { shared: &house.shared, session, parked: &mut parked });
+    waits.run(&mut Turn { shared: &house.shared, session, parked: &mut parked, snapshot: None });
     let job = waits.take_job().expect("it is too much for a loop");
-    let database = &house.shared.store.opened.get().unwrap().database;
+    let database = &house.shared.store.opened.cloned().database;
     database.log().unwrap().stop("the disk is gone");
     waits.fail(&house.shared);
     let reply = job.run(&house.shared, false);

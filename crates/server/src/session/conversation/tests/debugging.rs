@@ -123,7 +123,7 @@ fn populate_adds_long_keys_one_by_one() {
     let words =
         ["DEBUG", "POPULATE", "3", &prefix].map(|word| format!("${}\r\n{word}\r\n", word.len()));
     let said = format!("*4\r\n{}", words.concat());
-    let commits = |house: &House| house.shared.store.opened.get().unwrap().database.stats().commits;
+    let commits = |house: &House| house.shared.store.opened.cloned().database.stats().commits;
     for keys in ["new", "old"] {
         let before = commits(&house);
         assert_eq!(house.say(&mut client, said.as_bytes()), "+OK ");
@@ -166,7 +166,12 @@ fn some_settings_wait_for_the_database() {
         ("DEBUG SLEEP 0.001", "+OK "),
     ] {
         client.feed(format!("{line}\r\n").as_bytes());
-        client.run(&mut Turn { shared: &shared, session: None, parked: &mut parked });
+        client.run(&mut Turn {
+            shared: &shared,
+            session: None,
+            parked: &mut parked,
+            snapshot: None,
+        });
         let said = take(&mut client);
         assert!(said.starts_with(expected), "{line}: {said}");
     }

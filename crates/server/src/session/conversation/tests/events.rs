@@ -179,8 +179,8 @@ fn a_field_that_has_expired_is_told() {
         events.iter().map(|text| text.trim_end()).collect::<Vec<_>>(),
         ["hexpired $1 a", "hset $1 a", "hexpired $1 b", "del $1 b", "hset $1 b"]
     );
-    let opened = house.shared.store.opened.get().unwrap();
-    crate::upkeep::expiry::remove_and_tell(&house.shared, opened).unwrap();
+    let opened = house.shared.store.opened.cloned();
+    crate::upkeep::expiry::remove_and_tell(&house.shared, &opened).unwrap();
     let said = house.say(&mut listens, b"");
     assert!(said.contains("hexpired $1 c") && said.contains("del $1 c"), "{said}");
     assert!(!said.contains(":expired"), "{said}");

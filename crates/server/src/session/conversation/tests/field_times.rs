@@ -41,13 +41,13 @@ impl Lapse {
 
     /// Removes expired keys and fields.
     fn reap(&self) {
-        reap(&self.house.shared, self.house.shared.store.opened.get().unwrap()).unwrap();
+        reap(&self.house.shared, &self.house.shared.store.opened.cloned()).unwrap();
     }
 
     /// The rows of keys and of blocks.
     fn rows(&mut self) -> (usize, usize) {
         collect(&mut self.house);
-        let opened = self.house.shared.store.opened.get().unwrap();
+        let opened = self.house.shared.store.opened.cloned();
         let (snapshot, mut rows) = (opened.database.open_snapshot(), (0, 0));
         snapshot.for_each(opened.tables.keys, Columns::of(&[0]), |_| rows.0 += 1).unwrap();
         snapshot.for_each(opened.tables.blocks, Columns::of(&[0]), |_| rows.1 += 1).unwrap();
@@ -326,7 +326,7 @@ fn a_restart_keeps_the_times() {
         }
         let Lapse { house, now, .. } = lapse;
         let house = reopened(house);
-        let opened = house.shared.store.opened.get().unwrap();
+        let opened = house.shared.store.opened.cloned();
         let (database, tables) = (&opened.database, opened.tables);
         house.shared.clock.advance(now);
         let counted = crate::upkeep::opening::count_keys(&house.shared, database, tables).unwrap();
@@ -374,8 +374,8 @@ fn a_client_that_tracks_is_told_of_an_expired_field() {
         lapse.say("HSET h b 2");
         lapse.house.say(&mut tracks, b"HELLO 3\r\nCLIENT TRACKING ON\r\nHGETALL h\r\n");
         lapse.pass(100);
-        let opened = lapse.house.shared.store.opened.get().unwrap();
-        crate::upkeep::expiry::remove_and_tell(&lapse.house.shared, opened).unwrap();
+        let opened = lapse.house.shared.store.opened.cloned();
+        crate::upkeep::expiry::remove_and_tell(&lapse.house.shared, &opened).unwrap();
         let said = lapse.house.say(&mut tracks, b"");
         assert_eq!(said, ">2 $10 invalidate *1 $1 h ");
     }

@@ -175,7 +175,7 @@ fn large_values_that_are_to_be_removed_are_counted() {
     assert_eq!(pending(&mut house, &mut client).as_deref(), Some("0"));
     house.say(&mut client, b"UNLINK set small\r\n");
     assert_eq!(pending(&mut house, &mut client).as_deref(), Some("1"));
-    let tables = house.shared.store.opened.get().unwrap().tables;
+    let tables = house.shared.store.opened.cloned().tables;
     while crate::data::collections::remove_garbage(&mut house.session, tables).unwrap() {}
     assert_eq!(pending(&mut house, &mut client).as_deref(), Some("0"));
 }

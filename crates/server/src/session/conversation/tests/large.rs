@@ -10,7 +10,7 @@ pub const PACKS_NOTHING: &str = "CONFIG SET hash-max-listpack-entries 0 set-max-
 
 /// The existing blocks, and the collections that are garbage.
 fn blocks(house: &House) -> (usize, usize) {
-    let opened = house.shared.store.opened.get().unwrap();
+    let opened = house.shared.store.opened.cloned();
     let (tables, snapshot) = (opened.tables, opened.database.open_snapshot());
     let (mut blocks, mut garbage) = (0, 0);
     snapshot.for_each(tables.blocks, Columns::of(&[0]), |_| blocks += 1).unwrap();
@@ -19,7 +19,7 @@ fn blocks(house: &House) -> (usize, usize) {
 }
 
 pub fn collect(house: &mut House) {
-    let tables = house.shared.store.opened.get().unwrap().tables;
+    let tables = house.shared.store.opened.cloned().tables;
     while remove_garbage(&mut house.session, tables).unwrap() {}
 }
 
@@ -71,7 +71,7 @@ fn what_is_taken_away_leaves_no_blocks() {
 
 /// The server, started again.
 pub fn reopened(house: House) -> House {
-    let database = house.shared.store.opened.get().unwrap().database.clone();
+    let database = house.shared.store.opened.cloned().database.clone();
     let House { shared, session, queue, _dir: dir } = house;
     drop((shared, session, queue));
     database.close().unwrap();
@@ -234,7 +234,7 @@ fn a_scan_returns_what_stays_exactly_once() {
 fn any_reply(house: &mut House, client: &mut Conversation, line: &str) {
     client.feed(line.as_bytes());
     let (mut parked, session) = (Vec::new(), Some(&mut house.session));
-    client.run(&mut Turn { shared: &house.shared, session, parked: &mut parked });
+    client.run(&mut Turn { shared: &house.shared, session, parked: &mut parked, snapshot: None });
     drop(parked);
 }
 
@@ -287,7 +287,7 @@ proptest! {
         let mut client = house.client();
         house.say(&mut client, PACKS_NOTHING.as_bytes());
         fill(&mut house, &mut client, 40);
-        let opened = house.shared.store.opened.get().unwrap();
+        let opened = house.shared.store.opened.cloned();
         let (tables, database) = (opened.tables, opened.database.clone());
         let (run, low) = (Column::<u64>::at(0), Column::<[u8]>::at(1));
         let mut places = Vec::new();

@@ -78,7 +78,7 @@ impl Talk {
 
     /// Counts chunks, strings and collections with numbers, and their garbage.
     pub fn rows(&self) -> (usize, usize, usize) {
-        let opened = self.house.shared.store.opened.get().unwrap();
+        let opened = self.house.shared.store.opened.cloned();
         let (tables, snapshot) = (opened.tables, opened.database.open_snapshot());
         let (mut chunks, mut numbers, mut garbage) = (0, 0, 0);
         snapshot.for_each(tables.chunks, Columns::of(&[1]), |_| chunks += 1).unwrap();

@@ -241,7 +241,12 @@ fn large_writes_are_jobs() {
     client.feed(set.as_bytes());
     let mut parked = Vec::new();
     let session = Some(&mut house.session);
-    let next = client.run(&mut Turn { shared: &house.shared, session, parked: &mut parked });
+    let next = client.run(&mut Turn {
+        shared: &house.shared,
+        session,
+        parked: &mut parked,
+        snapshot: None,
+    });
     let job = client.take_job().expect("the large SET is a job");
     assert!(next == Next::Wait && parked.is_empty() && client.is_full());
     let parked = client.job_done(&house.shared, job.run(&house.shared, false));
@@ -341,7 +346,7 @@ fn a_run_ends_where_it_has_copied_much() {
     assert_eq!(house.say(&mut client, append(1_000).as_bytes()), expected);
     assert_eq!(large_runs(&house), 0, "none of them is large by itself");
     let shared = house.shared.clone();
-    let commits = || shared.store.opened.get().unwrap().database.stats().commits;
+    let commits = || shared.store.opened.cloned().database.stats().commits;
     let before = commits();
     client.feed(append(64).as_bytes());
     house.run(&mut client, 0);

@@ -7,7 +7,7 @@ use crate::data::chunks::CHUNK_BYTES;
 /// The bytes logged by a command, after its reply.
 fn logged(house: &mut House, client: &mut Conversation, command: &str) -> u64 {
     let bytes = |house: &House| {
-        let database = &house.shared.store.opened.get().unwrap().database;
+        let database = &house.shared.store.opened.cloned().database;
         database.log().unwrap().flush().unwrap();
         database.stats().log_bytes
     };

@@ -26,7 +26,8 @@ fn limited() -> (House, Conversation) {
 
 /// As many bytes are used, the log's buffers not counted.
 fn use_memory(house: &House, bytes: u64) {
-    let log = house.shared.store.opened.get().unwrap().database.log().unwrap();
+    let Opened { database, .. } = house.shared.store.opened.cloned();
+    let log = database.log().unwrap();
     ALLOCATED.set(bytes + (log.streams() * log.buffer_bytes()) as u64);
     assert_eq!(house.shared.used_memory(), bytes);
 }

@@ -141,7 +141,7 @@ fn random_keys_are_those_of_the_database_and_each_comes() {
 fn no_number_of_keys_is_below_zero() {
     let mut house = House::new(false);
     let mut client = house.client();
-    let opened = house.shared.store.opened.get().unwrap();
+    let opened = house.shared.store.opened.cloned();
     let (keys, database) = (opened.tables.keys, opened.database.clone());
     let row = [0u64.into(), b"a"[..].into(), 0u64.into(), b"1"[..].into()];
     database.transact(|tx| Ok(tx.overwrite(keys, &row)?)).unwrap();

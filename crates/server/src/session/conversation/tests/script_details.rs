@@ -80,7 +80,7 @@ fn libraries_and_functions_are_counted() {
     assert_eq!(counts(&mut house, &["FUNCTION", "LOAD", "REPLACE", &fewer]), [2, 3]);
     assert_eq!(counts(&mut house, &["FUNCTION", "DELETE", "small"]), [1, 2]);
     let mut house = super::large::reopened(house);
-    let opened = house.shared.store.opened.get().unwrap();
+    let opened = house.shared.store.opened.cloned();
     crate::upkeep::opening::count_keys(&house.shared, &opened.database, opened.tables).unwrap();
     let mut client = house.client();
     let both = ["libraries", "functions"].map(|what| number_of(&mut house, &mut client, what));

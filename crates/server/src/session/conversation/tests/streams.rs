@@ -275,7 +275,7 @@ fn nothing_is_left_of_what_was_removed() {
     let mut house = House::new(false);
     let mut client = house.client();
     let blocks = |house: &House| {
-        let opened = house.shared.store.opened.get().unwrap();
+        let opened = house.shared.store.opened.cloned();
         let mut session = opened.database.session().unwrap();
         while crate::data::collections::remove_garbage(&mut session, opened.tables).unwrap() {}
         let mut rows = [0, 0, 0];

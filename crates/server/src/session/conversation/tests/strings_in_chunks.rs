@@ -109,7 +109,7 @@ fn what_is_taken_away_leaves_no_chunks() {
     }
     talk.ask("SET a", &[&value]);
     talk.ask("FLUSHALL", &[]);
-    crate::upkeep::reaper::reap(&talk.house.shared, talk.house.shared.store.opened.get().unwrap())
+    crate::upkeep::reaper::reap(&talk.house.shared, &talk.house.shared.store.opened.cloned())
         .unwrap();
     collect(&mut talk.house);
     assert_eq!(talk.rows(), (0, 0, 0));

@@ -297,7 +297,7 @@ fn what_was_told_before_the_reply_of_another_thread_is_told_behind_it() {
     let (mut parked, shared) = (Vec::new(), house.shared.clone());
     let job = loop {
         let session = Some(&mut house.session);
-        reads.run(&mut Turn { shared: &shared, session, parked: &mut parked });
+        reads.run(&mut Turn { shared: &shared, session, parked: &mut parked, snapshot: None });
         take(&mut reads);
         if let Some(job) = reads.take_job() {
             break job;

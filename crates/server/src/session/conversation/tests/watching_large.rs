@@ -24,7 +24,7 @@ const FILL: &str =
 
 /// Version and head of a key's row.
 fn row(house: &House, key: &str) -> (u64, Head) {
-    let opened = house.shared.store.opened.get().unwrap();
+    let opened = house.shared.store.opened.cloned();
     let (tables, place) = (opened.tables, (0u64, key.as_bytes()));
     let read = opened.database.transact(|tx| {
         let word = tx.get(tables.keys, place)?.unwrap().get(Column::<u64>::at(2));

@@ -66,7 +66,8 @@ fn a_crash_leaves_a_prefix() {
         client.feed(format!("{line}\r\n").as_bytes());
         house.run(&mut client, 0);
         if at % 20 == 19 {
-            let log = house.shared.store.opened.get().unwrap().database.log().unwrap();
+            let Opened { database, .. } = house.shared.store.opened.cloned();
+            let log = database.log().unwrap();
             let _written = log.step(at % 2);
             take(&mut client);
             let found = after_crash(&path, STATE);
