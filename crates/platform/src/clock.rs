@@ -18,6 +18,11 @@ pub fn simulate(ns: Option<u64>) {
     SIMULATED.set(ns);
 }
 
+/// Whether the calling thread's clocks are simulated.
+pub fn is_simulated() -> bool {
+    SIMULATED.get().is_some()
+}
+
 /// Nanoseconds since a fixed moment in the life of the process; never goes back.
 pub fn monotonic_ns() -> u64 {
     if let Some(ns) = SIMULATED.get() {

@@ -38,6 +38,14 @@ macro_rules! mutations {
 }
 
 mutations! {
+    /// A holder's lease counts from the arrival of the reply.
+    LeaseFromArrival "lease-from-arrival",
+    /// A candidate's time runs on through looks that fail.
+    TimerThroughOutage "timer-through-outage",
+    /// A candidate's time counts from the sending of its look.
+    TimerFromLook "timer-from-look",
+    /// A takeover ignores what is known to have been stored.
+    IgnoreStored "ignore-stored",
     /// A transaction is acknowledged before its own frame is durable.
     AckBeforeOwnFrame "ack-before-own-frame",
     /// Replay of a stream ends at its first dead record.

@@ -9,13 +9,13 @@
 
 use crate::begin::{self, Begin};
 use crate::message::{Message, MessageBody, header_bytes};
-use crate::seal::{Writer, seal_new_lane};
+use crate::seal::{Sealed, Writer};
 use crate::service::{LogService, Place, Reply, Request, RequestId};
 use hyades_platform::broken;
 use hyades_platform::sync::Unpoisoned;
-use hyades_wal::{Lsn, Remote, RemoteEnded, RemoteIncarnation};
+use hyades_wal::{AnswerLease, Lsn, MAX_LANES, Remote, RemoteEnded, RemoteIncarnation};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 
 /// What is under way in a lane.
 #[derive(Debug)]
@@ -46,9 +46,11 @@ struct WrittenLane {
 #[derive(Debug)]
 pub struct Appender {
     service: Arc<dyn LogService>,
-    node: String,
-    /// Set when the incarnation begins.
-    writer: OnceLock<Writer>,
+    writer: Writer,
+    /// Whether members need a base to begin with the incarnation.
+    needs_base: bool,
+    /// `None`: what only reads is answered without a lease.
+    lease: Option<Arc<AnswerLease>>,
     lanes: Vec<Mutex<WrittenLane>>,
     /// The positions known to be stored, by lane. Messages of all lanes state the positions: a
     /// statement may be too low, and is never too high. Relaxed.
@@ -58,15 +60,20 @@ pub struct Appender {
 }
 
 impl Appender {
-    /// A writer on the node of this name, with a lane for each stream.
-    pub fn new(service: Arc<dyn LogService>, node: String, lanes: usize) -> Self {
-        let lane = || {
+    /// The writer of an incarnation that has sealed the lanes, each of which begins at a position.
+    pub fn new(
+        service: Arc<dyn LogService>,
+        writer: Writer,
+        lanes: &[(Sealed, Lsn)],
+        lease: Option<Arc<AnswerLease>>,
+    ) -> Self {
+        let lane = |&(sealed, start): &(Sealed, Lsn)| {
             Mutex::new(WrittenLane {
-                last: Place::START,
+                last: sealed.place,
                 index: 0,
-                chain: 0,
+                chain: sealed.chain,
                 message: Arc::default(),
-                end: 0,
+                end: start,
                 next_chain: 0,
                 under_way: UnderWay::Nothing,
                 ended: None,
@@ -74,16 +81,29 @@ impl Appender {
         };
         Appender {
             service,
-            node,
-            writer: OnceLock::new(),
-            lanes: (0..lanes).map(|_| lane()).collect(),
-            stored: (0..lanes).map(|_| AtomicU64::new(0)).collect(),
+            writer,
+            needs_base: false,
+            lease,
+            lanes: lanes.iter().map(lane).collect(),
+            stored: lanes.iter().map(|(_, start)| AtomicU64::new(*start)).collect(),
             is_ended: AtomicBool::new(false),
         }
     }
 
-    fn writer(&self) -> &Writer {
-        self.writer.get().expect("the log begins an incarnation before it sends")
+    /// States that the database has content that no lane has: a member begins with a base.
+    pub fn with_base(mut self) -> Self {
+        self.needs_base = true;
+        self
+    }
+
+    /// The most bytes of frames in a batch, whatever the number of lanes.
+    pub fn max_batch_bytes_of(service: &dyn LogService) -> usize {
+        service.max_message_bytes().saturating_sub(header_bytes(MAX_LANES))
+    }
+
+    /// The positions known to be stored, by stream.
+    pub fn stored_positions(&self) -> Vec<Lsn> {
+        self.stored.iter().map(|lsn| lsn.load(Ordering::Relaxed)).collect()
     }
 
     fn begin_append(&self, at: usize, lane: &mut WrittenLane) {
@@ -138,11 +158,11 @@ impl Appender {
             RemoteEnded::Different(format!("lane {lane}, place {}: {what}", place.0))
         };
         let (message, _) = Message::decode(bytes).map_err(|why| different(why.to_string()))?;
-        if message.database != self.writer().database {
+        if message.database != self.writer.database {
             return Err(different("the message is of another database".into()));
         }
         let by = message.incarnation;
-        if by > self.writer().incarnation && !broken!(BlindResume) {
+        if by > self.writer.incarnation && !broken!(BlindResume) {
             return Err(RemoteEnded::Fenced { by });
         }
         if !is_next {
@@ -154,30 +174,23 @@ impl Appender {
 
 impl Remote for Appender {
     fn max_batch_bytes(&self) -> usize {
-        self.service.max_message_bytes().saturating_sub(header_bytes(self.lanes.len()))
+        Appender::max_batch_bytes_of(&*self.service)
     }
 
     fn begin(&self, begun: &RemoteIncarnation<'_>) -> Result<(), RemoteEnded> {
-        let begin = Begin::of(begun, &self.node);
-        let incarnation = &begin.incarnation;
-        debug_assert_eq!(incarnation.dims.len(), self.lanes.len(), "a lane for each stream");
-        let writer = Writer {
-            database: begun.log,
-            incarnation: incarnation.number,
-            node: self.node.clone(),
-        };
-        begin::draw(&*self.service, &writer)?;
-        for (stream, (lane, dim)) in self.lanes.iter().zip(&incarnation.dims).enumerate() {
-            let lanes = (stream, self.lanes.len());
-            let sealed = seal_new_lane(&*self.service, lanes, &writer, dim.start)?;
-            let mut lane = lane.lock().unpoisoned();
-            (lane.last, lane.chain, lane.end) = (sealed.place, sealed.chain, dim.start);
-            self.stored[stream].store(dim.start, Ordering::Relaxed);
-        }
-        begin::announce(&*self.service, &begin)?;
-        let is_first = self.writer.set(writer).is_ok();
-        debug_assert!(is_first, "a remote begins once");
-        Ok(())
+        let mut begin = Begin::of(begun, &self.writer.node);
+        begin.needs_base = self.needs_base;
+        let given = (begun.log, begun.number, begun.streams.len());
+        debug_assert_eq!(
+            given,
+            (self.writer.database, self.writer.incarnation, self.lanes.len()),
+            "the lanes were sealed for another incarnation"
+        );
+        begin::announce(&*self.service, &begin)
+    }
+
+    fn lease(&self) -> Option<Arc<AnswerLease>> {
+        self.lease.clone()
     }
 
     fn send(&self, stream: usize, start: Lsn, frames: [&[u8]; 2]) {
@@ -186,11 +199,11 @@ impl Remote for Appender {
         debug_assert_eq!(lane.end, start, "the frames follow those stored");
         let body = frames.concat();
         lane.end = start + body.len() as u64;
-        let stored = self.stored.iter().map(|lsn| lsn.load(Ordering::Relaxed)).collect();
+        let stored = self.stored_positions();
         let message = Message {
-            database: self.writer().database,
+            database: self.writer.database,
             stream: stream as u32,
-            incarnation: self.writer().incarnation,
+            incarnation: self.writer.incarnation,
             index: lane.index,
             start,
             stored,

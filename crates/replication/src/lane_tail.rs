@@ -1,6 +1,6 @@
 //! Reading a lane from a place on: the frames of an incarnation, by the reader rule.
 
-use crate::message::{LaneReader, Message, MessageBody, Taken};
+use crate::message::{LaneReader, Message, MessageBody, Sealed, Taken};
 use crate::service::{LogService, Place, Reply, Request};
 use hyades_wal::{Dimension, Lsn, RemoteEnded, Seen};
 use std::sync::Arc;
@@ -34,6 +34,10 @@ pub struct LaneTail {
     behind: Place,
     /// `None` before the seal of the incarnation.
     reader: Option<LaneReader>,
+    /// By lane, the highest position that the messages read state as stored.
+    stored: Vec<Lsn>,
+    /// The seals read, in order: of each incarnation above all before, the first.
+    seals: Vec<(u32, Sealed)>,
 }
 
 impl LaneTail {
@@ -49,7 +53,38 @@ impl LaneTail {
             reader
         });
         let behind = seen.map_or(Place::START, |seen| Place(seen.place));
-        LaneTail { lane, database, incarnation, dimension, behind, reader }
+        let (stored, seals) = (Vec::new(), Vec::new());
+        LaneTail { lane, database, incarnation, dimension, behind, reader, stored, seals }
+    }
+
+    /// By lane, the highest position that the messages read state as stored; empty before the
+    /// first message.
+    pub fn stored(&self) -> &[Lsn] {
+        &self.stored
+    }
+
+    /// The place up to which the lane was read.
+    pub(crate) fn behind(&self) -> Place {
+        self.behind
+    }
+
+    /// The highest incarnation that has sealed the lane as far as the lane was read, with its first
+    /// seal.
+    pub fn sealed(&self) -> Option<(u32, Sealed)> {
+        self.seals.last().copied()
+    }
+
+    /// The end of the incarnation, once a later seal was read.
+    pub fn ended_at(&self) -> Option<Lsn> {
+        self.reader.as_ref().filter(|reader| reader.is_over()).map(|reader| reader.end)
+    }
+
+    /// Goes on with a later incarnation, which begins at `dimension`: what lies behind the end of
+    /// the incarnation before is read again.
+    pub fn next_incarnation(&mut self, incarnation: u32, dimension: Dimension) {
+        let behind = self.seals.first().map_or(Place::START, |(_, seal)| Place(seal.place.0 - 1));
+        *self = LaneTail::new((self.lane, dimension), (self.database, incarnation), None);
+        self.behind = behind;
     }
 
     /// The position behind the frames found.
@@ -89,6 +124,7 @@ impl LaneTail {
                 return Err(different("the message is of another database or lane".into()));
             }
             self.behind = place;
+            self.note(&message, Sealed { place, chain });
             let Some(reader) = &mut self.reader else {
                 self.look_for_seal(&message, chain).map_err(different)?;
                 continue;
@@ -107,6 +143,18 @@ impl LaneTail {
             }
         }
         Ok(found)
+    }
+
+    /// Notes what a message states.
+    fn note(&mut self, message: &Message, sealed: Sealed) {
+        self.stored.resize(self.stored.len().max(message.stored.len()), 0);
+        for (known, stated) in self.stored.iter_mut().zip(&message.stored) {
+            *known = (*known).max(*stated);
+        }
+        let highest = self.seals.last().map_or(self.incarnation, |(highest, _)| *highest);
+        if matches!(message.body, MessageBody::Seal(_)) && message.incarnation > highest {
+            self.seals.push((message.incarnation, sealed));
+        }
     }
 
     /// Begins to read at the seal of the incarnation.

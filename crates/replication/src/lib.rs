@@ -14,21 +14,33 @@
 
 pub mod appender;
 pub mod begin;
+pub mod first;
 mod hex;
+mod keys;
 pub mod lane_tail;
+pub mod lease;
+pub mod lease_keeper;
+pub mod lease_watch;
 pub mod marks;
+pub mod member;
+pub mod member_thread;
 pub mod message;
 #[cfg(feature = "nats")]
 pub mod nats;
 pub mod probe;
+mod reports;
 pub mod seal;
 pub mod service;
 pub mod simulated;
 pub mod standby;
 mod standby_checkpoint;
+mod standby_error;
 
 pub use appender::Appender;
+pub use first::FirstAppender;
 pub use marks::MarkSender;
+pub use member::{MemberSettings, MemberView, Role};
+pub use member_thread::Member;
 pub use message::{LaneReader, Message, MessageBody, Taken};
 pub use seal::{Sealed, Writer};
 pub use service::{LogService, Place, Reply, Request, RequestId};

@@ -10,18 +10,19 @@
 
 use crate::message::{Fields, Malformed};
 use crate::service::LogService;
-use hyades::{CutMark, Database, Error};
-use hyades_wal::{Lsn, MAX_LANES};
+use hyades::{CutMark, CutMarks, Database, Error};
+use hyades_platform::clock;
+use hyades_wal::{Log, Lsn, MAX_LANES};
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const MAGIC: [u8; 8] = *b"HYMARK01";
 /// The time between two marks while nothing is logged.
-const IDLE: Duration = Duration::from_secs(1);
+const IDLE_NS: u64 = 1_000_000_000;
 /// How soon a mark is asked for again whose epoch has not ended.
-const AGAIN: Duration = Duration::from_micros(500);
+const AGAIN_NS: u64 = 500_000;
 
 /// Encodes a mark of a database.
 pub fn encode(database: &[u8; 16], mark: &CutMark) -> Vec<u8> {
@@ -68,8 +69,63 @@ pub fn decode(bytes: &[u8]) -> Result<([u8; 16], CutMark), Malformed> {
     Ok((database, CutMark { incarnation, epoch, from, to, wall_us }))
 }
 
-/// Broadcasts the cut marks of a database until dropped: while records are logged one each
-/// interval, otherwise one each second.
+/// Makes and broadcasts the cut marks of a database: while records are logged one each interval,
+/// otherwise one each second.
+#[derive(Debug)]
+pub struct MarkMaker {
+    marks: CutMarks,
+    log: Log,
+    uuid: [u8; 16],
+    service: Arc<dyn LogService>,
+    interval_ns: u64,
+    /// The positions of the last mark.
+    last: Vec<Lsn>,
+    sent_ns: u64,
+    /// When to look for the next mark.
+    due_ns: u64,
+}
+
+impl MarkMaker {
+    /// For a database whose log is in the lanes of the service.
+    ///
+    /// # Errors
+    /// The database has no log, or a log that cannot be followed.
+    pub fn new(
+        database: &Database,
+        service: Arc<dyn LogService>,
+        interval: Duration,
+    ) -> Result<MarkMaker, Error> {
+        let marks = database.cut_marks()?;
+        let log = database.log().expect("a database with marks has a log").clone();
+        let (uuid, interval_ns) = (log.manifest().uuid(), interval.as_nanos() as u64);
+        let (last, sent_ns, due_ns) = (Vec::new(), 0, 0);
+        Ok(MarkMaker { marks, log, uuid, service, interval_ns, last, sent_ns, due_ns })
+    }
+
+    /// Sends a mark if one is due. Returns when to call again, by [`clock::monotonic_ns`].
+    pub fn step(&mut self) -> u64 {
+        let now = clock::monotonic_ns();
+        if now < self.due_ns {
+            return self.due_ns;
+        }
+        self.due_ns = now + self.interval_ns;
+        let mut positions = (0..).zip(&self.last);
+        let has_moved =
+            self.last.is_empty() || positions.any(|(at, last)| self.log.next_lsn(at) > *last);
+        if has_moved || now.saturating_sub(self.sent_ns) >= IDLE_NS {
+            match self.marks.tick() {
+                Some(mark) => {
+                    self.service.broadcast(encode(&self.uuid, &mark));
+                    (self.last, self.sent_ns) = (mark.to, now);
+                }
+                None => self.due_ns = now + AGAIN_NS,
+            }
+        }
+        self.due_ns
+    }
+}
+
+/// A [`MarkMaker`] with a thread of its own, which ends when the value is dropped.
 #[derive(Debug)]
 pub struct MarkSender {
     /// Closed by the drop, which ends the thread.
@@ -81,34 +137,19 @@ impl MarkSender {
     /// Starts the thread that makes and sends marks.
     ///
     /// # Errors
-    /// The database has no log, or a log that cannot be followed; the thread did not start.
+    /// As [`MarkMaker::new`]; the thread did not start.
     pub fn start(
         database: &Database,
         service: Arc<dyn LogService>,
         interval: Duration,
     ) -> Result<MarkSender, Error> {
-        let mut marks = database.cut_marks()?;
-        let log = database.log().expect("a database with marks has a log").clone();
-        let uuid = log.manifest().uuid();
+        let mut maker = MarkMaker::new(database, service, interval)?;
         let (stop, stopped) = channel::<()>();
-        let run = move || {
-            let (mut last, mut sent_at) = (Vec::new(), None::<Instant>);
-            let mut pause = interval;
-            while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(pause) {
-                pause = interval;
-                let streams = 0..last.len();
-                let has_moved = last.is_empty()
-                    || streams.into_iter().any(|stream| log.next_lsn(stream) > last[stream]);
-                if !has_moved && sent_at.is_some_and(|sent| sent.elapsed() < IDLE) {
-                    continue;
-                }
-                match marks.tick() {
-                    Some(mark) => {
-                        service.broadcast(encode(&uuid, &mark));
-                        (last, sent_at) = (mark.to, Some(Instant::now()));
-                    }
-                    None => pause = AGAIN,
-                }
+        let run = move || loop {
+            let rest = maker.step().saturating_sub(clock::monotonic_ns());
+            let ended = stopped.recv_timeout(Duration::from_nanos(rest));
+            if ended != Err(RecvTimeoutError::Timeout) {
+                return;
             }
         };
         let thread = std::thread::Builder::new().name("cut-marks".into()).spawn(run);

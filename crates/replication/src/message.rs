@@ -14,6 +14,7 @@
 //! The chain is a CRC-32C over the chain before, the header without the chain, and the body: two
 //! readers that were shown different messages differ from then on.
 
+use crate::service::Place;
 use hyades_wal::Lsn;
 use std::fmt;
 
@@ -185,6 +186,15 @@ impl Message {
     }
 }
 
+/// A lane that an incarnation has sealed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sealed {
+    /// The place of the seal.
+    pub place: Place,
+    /// The chain of the seal, on which the chain of the incarnation's messages begins.
+    pub chain: u32,
+}
+
 /// What a reader makes of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Taken {
@@ -224,6 +234,11 @@ impl LaneReader {
     /// seal.
     pub fn new(incarnation: u32, start: Lsn, chain: u32) -> Self {
         LaneReader { incarnation, index: 0, end: start, chain, is_over: false }
+    }
+
+    /// Whether a seal, or a hole, has ended the incarnation for the reader.
+    pub fn is_over(&self) -> bool {
+        self.is_over
     }
 
     /// Takes the next message of the lane, given with its own chain.

@@ -1,9 +1,14 @@
 //! What is asked of a replicated log service: lanes of messages, with an append under a condition;
 //! keys, whose values are replaced under a condition; and broadcasts, which may be lost.
 
+use hyades_platform::clock;
+use hyades_wal::RemoteEnded;
+use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
+use std::time::Duration;
 
 /// A message's place in a lane: 1 for the first message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -25,6 +30,47 @@ impl Revision {
 
 /// A value of a key, with its revision.
 pub type Versioned = (Revision, Arc<Vec<u8>>);
+
+/// How long a service is waited for that does not answer.
+#[derive(Debug)]
+pub struct Patience<'s> {
+    stop: Option<&'s AtomicBool>,
+    limit_ns: u64,
+    /// By [`clock::monotonic_ns`], when the service was heard of last.
+    heard_ns: Cell<u64>,
+}
+
+impl Patience<'_> {
+    /// Waits for as long as `limit`.
+    pub fn new(limit: Duration) -> Patience<'static> {
+        let heard_ns = Cell::new(clock::monotonic_ns());
+        Patience { stop: None, limit_ns: limit.as_nanos() as u64, heard_ns }
+    }
+
+    /// Waits no longer once `stop` is set.
+    pub fn until(self, stop: &AtomicBool) -> Patience<'_> {
+        Patience { stop: Some(stop), ..self }
+    }
+
+    /// The service was heard of.
+    pub fn heard(&self) {
+        self.heard_ns.set(clock::monotonic_ns());
+    }
+
+    /// Whether to wait on.
+    ///
+    /// # Errors
+    /// [`RemoteEnded::Stopped`], or [`RemoteEnded::Silent`] after the limit.
+    pub fn check(&self) -> Result<(), RemoteEnded> {
+        if self.stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
+            return Err(RemoteEnded::Stopped);
+        }
+        match clock::monotonic_ns().saturating_sub(self.heard_ns.get()) >= self.limit_ns {
+            true => Err(RemoteEnded::Silent),
+            false => Ok(()),
+        }
+    }
+}
 
 /// A request to the service.
 #[derive(Clone, Debug, PartialEq, Eq)]

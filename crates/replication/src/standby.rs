@@ -11,27 +11,38 @@
 //!
 //! Marks tell how far the lanes are to be read: a standby reads when a mark comes, and once a
 //! second otherwise. A mark that is lost does no harm: the next mark leads further.
+//!
+//! An incarnation ends where the lanes say, once each has the seal of a later one. The standby
+//! records the ends, replays the rest, and goes on with the next incarnation once that has begun.
+//! Files that end elsewhere, such as those of a former primary, are filled from the lanes, or cut;
+//! if they hold more than the lanes *as stored*, the log service has lost something, and the
+//! standby stops.
 
+mod frames;
+mod takeover;
+
+use self::frames::{EarlierFrames, MirrorFrames, append};
 use crate::begin::{self, Begin};
-use crate::lane_tail::{LaneTail, Tailed};
+use crate::lane_tail::LaneTail;
 use crate::marks;
 use crate::service::LogService;
 use crate::standby_checkpoint::StandbyCheckpoints;
-use hyades::{
-    Builder, CheckpointStats, CutMark, Database, FollowedLog, Follower, FrameChunks, FrameSource,
-};
+pub use crate::standby_error::StandbyError;
+use hyades::{Builder, CheckpointStats, CutMark, Database, FollowedLog, Follower};
+use hyades_platform::clock;
 use hyades_platform::sync::Unpoisoned;
-use hyades_wal::{BeginAt, Lsn, Mirror, RemoteEnded, StreamStart};
+use hyades_wal::{BeginAt, Dimension, Incarnation, Lsn, Mirror, RemoteEnded, StreamStart};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The files are synced so often while there is something to sync.
-const SYNC_EVERY: Duration = Duration::from_millis(100);
+const SYNC_EVERY_NS: u64 = 100_000_000;
 /// The lanes are read so often while no mark comes.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const LOOK_EVERY_NS: u64 = 1_000_000_000;
 /// How soon the lanes are read again that a mark is ahead of.
 const AGAIN: Duration = Duration::from_millis(1);
 /// How often the log service is asked for an incarnation that has not begun.
@@ -48,129 +59,93 @@ pub struct StandbySettings {
     pub patience: Duration,
 }
 
-/// Why a standby stops.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum StandbyError {
-    /// No primary has begun in time.
-    NoPrimary,
-    /// The log service holds something else than the log of the database.
-    Service(RemoteEnded),
-    /// The standby's files.
-    Files(hyades_wal::Error),
-    /// The records cannot be replayed.
-    Replay(hyades::Error),
-    /// The files are of an earlier incarnation, and the standby cannot go on over its end.
-    Behind {
-        /// The incarnation of the files.
-        files: u32,
-        /// The incarnation of the log.
-        newest: u32,
-    },
-    /// Another process has taken the log over as this incarnation.
-    Ended {
-        /// The incarnation.
-        by: u32,
-    },
-}
-
-impl fmt::Display for StandbyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            StandbyError::NoPrimary => f.write_str("no primary has begun to write the log"),
-            StandbyError::Service(ended) => ended.fmt(f),
-            StandbyError::Files(error) => write!(f, "the files of the standby: {error}"),
-            StandbyError::Replay(error) => write!(f, "the log cannot be followed: {error}"),
-            StandbyError::Behind { files, newest } => write!(
-                f,
-                "the files of the standby are of incarnation {files}, and the log has reached \
-                 incarnation {newest}: begin with empty directories"
-            ),
-            StandbyError::Ended { by } => {
-                write!(f, "the log was taken over, as incarnation {by}: open the standby again")
-            }
-        }
-    }
-}
-
-impl std::error::Error for StandbyError {}
-
-impl From<RemoteEnded> for StandbyError {
-    fn from(ended: RemoteEnded) -> Self {
-        StandbyError::Service(ended)
-    }
-}
-
-impl From<hyades_wal::Error> for StandbyError {
-    fn from(error: hyades_wal::Error) -> Self {
-        StandbyError::Files(error)
-    }
-}
-
-impl From<hyades::Error> for StandbyError {
-    fn from(error: hyades::Error) -> Self {
-        StandbyError::Replay(error)
-    }
-}
-
-/// The mirror as the source of a round.
-#[derive(Debug)]
-struct MirrorFrames(Mutex<Mirror>);
-
-impl FrameSource for MirrorFrames {
-    fn frames(&self, stream: usize, from: Lsn, to: Lsn) -> Result<FrameChunks, hyades_wal::Error> {
-        let mut reader = self.0.lock().unpoisoned().reader(stream, from, to)?;
-        Ok(Box::new(std::iter::from_fn(move || reader.next_chunk().transpose())))
-    }
-}
-
 /// A standby. [`Standby::step`] does its work.
 pub struct Standby {
     /// The first field: its thread ends before the directories are given back.
     checkpoints: StandbyCheckpoints,
     service: Arc<dyn LogService>,
     database: [u8; 16],
-    begin: Begin,
+    /// The incarnation that is followed.
+    incarnation: Incarnation,
     frames: MirrorFrames,
     follower: Follower,
     tails: Vec<LaneTail>,
+    /// Whether the last round of the incarnation has ended.
+    has_ended: bool,
     marks: Receiver<Vec<u8>>,
     /// The newest mark that was received, and not replayed.
     mark: Option<CutMark>,
     /// The mark of the last round.
     replayed: Option<CutMark>,
-    synced_at: Instant,
-    looked_at: Instant,
+    synced_ns: u64,
+    looked_ns: u64,
 }
 
 impl fmt::Debug for Standby {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Standby").field("served", &self.follower.served()).finish_non_exhaustive()
+        f.debug_struct("Standby")
+            .field("incarnation", &self.incarnation.number)
+            .field("served", &self.follower.served())
+            .finish_non_exhaustive()
     }
 }
 
-/// Waits for the beginning of the newest incarnation.
+/// Waits for the beginning of the first incarnation of the log.
 fn wait_for_begin(service: &dyn LogService, patience: Duration) -> Result<Begin, StandbyError> {
-    let began = Instant::now();
+    let until = clock::monotonic_ns() + patience.as_nanos() as u64;
     loop {
-        if let Some(lease) = begin::newest(service)?
-            && let Some(begin) = begin::read(service, lease.incarnation)?
-        {
-            return Ok(begin);
+        match begin::next(service, 0) {
+            Ok(Some(begin)) => return Ok(begin),
+            Ok(None) | Err(RemoteEnded::Silent) => {}
+            Err(error) => return Err(error.into()),
         }
-        if began.elapsed() >= patience {
+        if clock::monotonic_ns() >= until {
             return Err(StandbyError::NoPrimary);
         }
-        std::thread::sleep(ASK_EVERY);
+        clock::sleep_until(clock::monotonic_ns() + ASK_EVERY.as_nanos() as u64);
     }
 }
 
-/// The number of lanes of the newest incarnation, as the log service's keys say.
+/// The number of lanes of the database, as the log service's keys say.
 ///
 /// # Errors
 /// No primary has begun in time; or the service holds something else.
 pub fn lanes(service: &dyn LogService, patience: Duration) -> Result<usize, StandbyError> {
     Ok(wait_for_begin(service, patience)?.incarnation.dims.len())
+}
+
+/// An incarnation without streams, before the first.
+fn nothing() -> Incarnation {
+    Incarnation {
+        number: 0,
+        data_only: false,
+        protocol: String::new(),
+        settings: BTreeMap::new(),
+        clean: true,
+        dims: Vec::new(),
+    }
+}
+
+/// The catalogue of the files. New files begin with the first incarnation that has begun.
+fn first_catalogue(mirror: &mut Mirror, first: Option<Begin>) -> Result<Vec<u8>, StandbyError> {
+    let Some(first) = first.filter(|_| mirror.manifest().incarnations.is_empty()) else {
+        return Ok(mirror.manifest().catalogue.clone());
+    };
+    if first.needs_base {
+        return Err(StandbyError::NeedsBase);
+    }
+    mirror.begin(&begin_at(&first.incarnation), &[], first.settings(), first.epoch_floor)?;
+    Ok(first.catalogue().expect("it was checked when it was read"))
+}
+
+/// By stream, where an incarnation ends by the manifest.
+fn recorded_ends(incarnation: &Incarnation) -> Vec<Lsn> {
+    incarnation.dims.iter().map(|dim| dim.end.unwrap_or(dim.start)).collect()
+}
+
+fn begin_at(incarnation: &Incarnation) -> BeginAt {
+    let start = |dim: &Dimension| StreamStart { stream: dim.stream, start: dim.start };
+    BeginAt { number: incarnation.number, streams: incarnation.dims.iter().map(start).collect() }
 }
 
 impl Standby {
@@ -189,50 +164,72 @@ impl Standby {
         let marks = service.listen();
         let begin = wait_for_begin(&*service, settings.patience)?;
         let database = begin.database().expect("it was checked when it was read");
-        let incarnation = &begin.incarnation;
-        let options = builder.mirror_options(settings.dirs.clone(), incarnation.dims.len());
-        let mut mirror = Mirror::open(options, &settings.node, database)?;
-        let catalogue = begin.catalogue().expect("it was checked when it was read");
-        let base = mirror.recovering().manifest().checkpoint.as_ref().map(|_| mirror.recovering());
-        let follower = builder.follow(&FollowedLog { catalogue: &catalogue, incarnation, base })?;
-        match mirror.incarnation() {
-            Some(known) if known == incarnation.number => {}
-            Some(files) => {
-                return Err(StandbyError::Behind { files, newest: incarnation.number });
-            }
-            None => {
-                let start = |dim: &hyades_wal::Dimension| StreamStart {
-                    stream: dim.stream,
-                    start: dim.start,
-                };
-                let streams = incarnation.dims.iter().map(start).collect();
-                let at = BeginAt { number: incarnation.number, streams };
-                mirror.begin(&at, &[], begin.settings(), begin.epoch_floor)?;
-            }
+        let options = builder.mirror_options(settings.dirs.clone(), begin.incarnation.dims.len());
+        let mirror = Mirror::open(options, &settings.node, database)?;
+        Standby::over((service, marks), mirror, Some(begin), builder)
+    }
+
+    /// A standby over files; `first` is the first incarnation that has begun in the log, if any.
+    pub(crate) fn over(
+        (service, marks): (Arc<dyn LogService>, Receiver<Vec<u8>>),
+        mut mirror: Mirror,
+        first: Option<Begin>,
+        builder: Builder,
+    ) -> Result<Standby, StandbyError> {
+        let catalogue = first_catalogue(&mut mirror, first)?;
+        let manifest = mirror.manifest();
+        let database = manifest.uuid();
+        // The incarnation with which the tables begin: of the checkpoint, unless all its frames
+        // were truncated.
+        let of_checkpoint = manifest.checkpoint.as_ref().map(|image| image.incarnation);
+        let known = manifest.incarnations.iter();
+        let from = known.clone().find(|known| Some(known.number) >= of_checkpoint);
+        let mut incarnation = from.cloned().unwrap_or_else(nothing);
+        let later: Vec<Incarnation> =
+            known.filter(|later| later.number > incarnation.number).cloned().collect();
+        let base = of_checkpoint.map(|_| mirror.recovering());
+        let mut follower = builder.follow(&FollowedLog {
+            catalogue: &catalogue,
+            incarnation: &incarnation,
+            base,
+        })?;
+        for later in later {
+            let mut readers: Vec<_> = mirror.earlier_readers();
+            readers.retain(|reader| reader.incarnation == incarnation.number);
+            let readers = Mutex::new(readers.into_iter().map(Some).collect());
+            follower.last_round(&recorded_ends(&incarnation), &EarlierFrames { readers })?;
+            follower.next_incarnation(&later, &catalogue)?;
+            incarnation = later;
         }
         let seen = mirror.manifest().member.as_ref().map_or(&[][..], |member| &member.seen);
         let received = mirror.received();
-        let tail = |(lane, dim): (usize, &hyades_wal::Dimension)| {
+        let tail = |(lane, dim): (usize, &Dimension)| {
             let seen = seen.iter().find(|seen| seen.stream == dim.stream);
-            let seen = seen.filter(|seen| seen.end <= received[lane]);
+            let seen = seen.filter(|seen| seen.end <= received[lane] && seen.end > dim.start);
             LaneTail::new((lane, dim.clone()), (database, incarnation.number), seen)
         };
         let tails = incarnation.dims.iter().enumerate().map(tail).collect();
-        let now = Instant::now();
-        Ok(Standby {
+        let now = clock::monotonic_ns();
+        let is_ended = mirror.has_ended() || incarnation.dims.is_empty();
+        let mut standby = Standby {
             service,
             database,
+            incarnation,
             frames: MirrorFrames(Mutex::new(mirror)),
             checkpoints: StandbyCheckpoints::new(&follower),
             follower,
             tails,
+            has_ended: false,
             marks,
             mark: None,
             replayed: None,
-            synced_at: now,
-            looked_at: now,
-            begin,
-        })
+            synced_ns: now,
+            looked_ns: now,
+        };
+        if is_ended {
+            standby.end_incarnation(received)?;
+        }
+        Ok(standby)
     }
 
     /// The standby as a database that is only read.
@@ -240,14 +237,36 @@ impl Standby {
         self.follower.database()
     }
 
+    /// The database's uuid.
+    pub fn uuid(&self) -> [u8; 16] {
+        self.database
+    }
+
+    /// The number of the followed incarnation; 0 before the first.
+    pub fn incarnation(&self) -> u32 {
+        self.incarnation.number
+    }
+
     /// The last epoch of the served state; `None` before the first round.
     pub fn served(&self) -> Option<u64> {
         self.follower.served()
     }
 
+    /// All epochs up to here count as used, as far as this member knows.
+    pub(crate) fn epoch(&self) -> u64 {
+        let floor = self.frames.0.lock().unpoisoned().manifest().epoch_floor;
+        self.served().unwrap_or(0).max(floor)
+    }
+
     /// The newest mark that was received and not replayed: how far the primary is ahead.
     pub fn ahead(&self) -> Option<&CutMark> {
         self.mark.as_ref()
+    }
+
+    /// The age of the served state in microseconds, by the wall clocks of the primary and here;
+    /// `None` before the first mark.
+    pub fn lag_us(&self) -> Option<u64> {
+        self.replayed.as_ref().map(|mark| clock::wall_us().saturating_sub(mark.wall_us))
     }
 
     /// The standby's checkpoints so far, and how long a replay would take now.
@@ -260,38 +279,52 @@ impl Standby {
         self.checkpoints.abandon();
     }
 
-    /// The files and the follower, for a takeover: no checkpoint is being written, so the follower
-    /// can be [promoted](Follower::promote) once the incarnation has ended in both.
-    pub fn into_parts(mut self) -> (Mirror, Follower) {
-        self.abandon_checkpoint();
-        (self.frames.0.into_inner().unpoisoned(), self.follower)
-    }
-
     /// By stream, the position that the standby's files will have after any crash.
     pub fn proven(&self) -> Vec<Lsn> {
         self.frames.0.lock().unpoisoned().proven()
+    }
+
+    /// By stream, the end of the frames in synced files.
+    pub fn synced(&self) -> Vec<Lsn> {
+        self.frames.0.lock().unpoisoned().synced()
+    }
+
+    /// By stream, the end of the frames that the standby has.
+    pub fn received(&self) -> Vec<Lsn> {
+        self.frames.0.lock().unpoisoned().received()
     }
 
     /// Waits for a mark at most as long, reads the lanes up to the mark, and replays. Returns the
     /// epoch that is served now, if it is a new one.
     ///
     /// # Errors
-    /// The incarnation has ended, or the standby cannot follow.
+    /// The standby cannot follow.
     pub fn step(&mut self, wait: Duration) -> Result<Option<u64>, StandbyError> {
         let ahead = self.mark.is_some();
-        if let Ok(mark) = self.marks.recv_timeout(if ahead { AGAIN.min(wait) } else { wait }) {
+        if let Some(mark) = self.wait_for_mark(if ahead { AGAIN.min(wait) } else { wait }) {
             self.note_mark(&mark);
             while let Ok(mark) = self.marks.try_recv() {
                 self.note_mark(&mark);
             }
         }
-        let is_late = self.looked_at.elapsed() >= LOOK_EVERY;
-        if self.mark.is_some() || is_late {
-            self.looked_at = Instant::now();
+        let now = clock::monotonic_ns();
+        let is_late = now.saturating_sub(self.looked_ns) >= LOOK_EVERY_NS;
+        let mut served = None;
+        if !self.has_ended && (self.mark.is_some() || is_late) {
+            self.looked_ns = now;
             self.read_lanes(is_late)?;
+            served = self.replay()?;
+            let ends: Option<Vec<Lsn>> = self.tails.iter().map(LaneTail::ended_at).collect();
+            if let Some(ends) = ends {
+                self.end_incarnation(ends)?;
+                served = self.served();
+            }
         }
-        let served = self.replay()?;
-        if self.synced_at.elapsed() >= SYNC_EVERY {
+        if self.has_ended && (ahead || is_late || served.is_some()) {
+            self.looked_ns = now;
+            self.look_for_next()?;
+        }
+        if now.saturating_sub(self.synced_ns) >= SYNC_EVERY_NS {
             self.sync()?;
         }
         let mut mirror = self.frames.0.lock().unpoisoned();
@@ -305,45 +338,56 @@ impl Standby {
     /// # Errors
     /// A file could not be written.
     pub fn sync(&mut self) -> Result<(), StandbyError> {
-        self.frames.0.lock().unpoisoned().sync()?;
-        self.synced_at = Instant::now();
+        if !self.has_ended {
+            self.frames.0.lock().unpoisoned().sync()?;
+        }
+        self.synced_ns = clock::monotonic_ns();
         Ok(())
+    }
+
+    /// The next mark that was received, or is within `wait`.
+    fn wait_for_mark(&self, wait: Duration) -> Option<Vec<u8>> {
+        if !clock::is_simulated() {
+            return self.marks.recv_timeout(wait).ok();
+        }
+        let mark = self.marks.try_recv().ok();
+        if mark.is_none() {
+            clock::sleep_until(clock::monotonic_ns() + wait.as_nanos() as u64);
+        }
+        mark
     }
 
     fn note_mark(&mut self, bytes: &[u8]) {
         // Damaged, or of another database with the name: as if it were lost.
         let Ok((database, mark)) = marks::decode(bytes) else { return };
-        let incarnation = &self.begin.incarnation;
-        let is_own = database == self.database
-            && mark.incarnation == incarnation.number
-            && mark.to.len() == incarnation.dims.len();
+        if database != self.database || mark.to.len() != self.incarnation.dims.len() {
+            return;
+        }
+        // A mark of a later incarnation says that the lanes are to be read.
         let newest = self.mark.as_ref().map(|mark| mark.epoch).max(self.follower.served());
-        if is_own && newest.is_none_or(|newest| mark.epoch > newest) {
+        if mark.incarnation >= self.incarnation.number
+            && newest.is_none_or(|newest| mark.epoch > newest)
+        {
             self.mark = Some(mark);
         }
     }
 
-    /// Reads the lanes that the mark is ahead of, or all.
+    /// Reads the lanes that the mark is ahead of, or all, as far as the incarnation goes.
     fn read_lanes(&mut self, all: bool) -> Result<(), StandbyError> {
+        let is_later =
+            self.mark.as_ref().is_some_and(|mark| mark.incarnation > self.incarnation.number);
         for (lane, tail) in self.tails.iter_mut().enumerate() {
             let to = self.mark.as_ref().map_or(0, |mark| mark.to[lane]);
-            if !all && tail.end() >= to {
+            if tail.ended_at().is_some() || !all && !is_later && tail.end() >= to {
                 continue;
             }
             loop {
                 let found = tail.read(&*self.service)?;
-                let mut mirror = self.frames.0.lock().unpoisoned();
                 let nothing = found.is_empty();
                 for found in found {
-                    match found {
-                        Tailed::Frames { start, frames, seen } => {
-                            mirror.append(lane, start, &frames)?;
-                            mirror.note_seen(lane, seen);
-                        }
-                        Tailed::Ended { by } => return Err(StandbyError::Ended { by }),
-                    }
+                    append(&self.frames, lane, found)?;
                 }
-                if nothing || tail.end() >= to {
+                if nothing || tail.ended_at().is_some() || !is_later && tail.end() >= to {
                     break;
                 }
             }
@@ -353,13 +397,78 @@ impl Standby {
 
     /// Replays up to the mark, once all frames up to there are here.
     fn replay(&mut self) -> Result<Option<u64>, StandbyError> {
-        let Some(mark) = &self.mark else { return Ok(None) };
+        let number = self.incarnation.number;
+        let Some(mark) = self.mark.as_ref().filter(|mark| mark.incarnation == number) else {
+            return Ok(None);
+        };
         let received = self.frames.0.lock().unpoisoned().received();
         if received.iter().zip(&mark.to).any(|(received, to)| received < to) {
             return Ok(None);
         }
-        self.follower.round(mark, &self.frames)?;
-        self.replayed = self.mark.take();
-        Ok(self.follower.served())
+        let round = self.follower.round(mark, &self.frames);
+        let mark = self.mark.take();
+        match round {
+            // A mark of before what the first image shows: a later mark follows.
+            Err(hyades::Error::Misuse(_)) if self.follower.served().is_none() => Ok(None),
+            Err(error) => Err(error.into()),
+            Ok(_) => {
+                self.replayed = mark;
+                Ok(self.follower.served())
+            }
+        }
+    }
+
+    /// Ends the incarnation, by stream, at `ends`: records the ends in the files, and replays the
+    /// rest.
+    fn end_incarnation(&mut self, ends: Vec<Lsn>) -> Result<(), StandbyError> {
+        // An image of the incarnation that is not adopted yet comes too late.
+        self.checkpoints.abandon();
+        let mut mirror = self.frames.0.lock().unpoisoned();
+        // What was received was stored: the files take from lanes alone, and what a former primary
+        // proves was acknowledged.
+        for (stream, (&stored, &end)) in mirror.received().iter().zip(&ends).enumerate() {
+            if stored > end {
+                return Err(StandbyError::Lost { stream, end, stored });
+            }
+        }
+        if !self.incarnation.dims.is_empty() {
+            mirror.end(&ends)?;
+        }
+        drop(mirror);
+        self.follower.last_round(&ends, &self.frames)?;
+        (self.has_ended, self.mark, self.replayed) = (true, None, None);
+        Ok(())
+    }
+
+    /// Goes on with the next incarnation, if one has begun.
+    fn look_for_next(&mut self) -> Result<(), StandbyError> {
+        let Some(next) = begin::next(&*self.service, self.incarnation.number)? else {
+            return Ok(());
+        };
+        let number = next.incarnation.number;
+        let mut mirror = self.frames.0.lock().unpoisoned();
+        let ends = mirror.received();
+        let starts: Vec<Lsn> = next.incarnation.dims.iter().map(|dim| dim.start).collect();
+        if !self.incarnation.dims.is_empty() && starts != ends {
+            return Err(RemoteEnded::Different(format!(
+                "incarnation {number} begins at {starts:?} by stream, and the incarnation before \
+                 ends at {ends:?} by the lanes"
+            ))
+            .into());
+        }
+        let catalogue = next.catalogue().expect("it was checked when it was read");
+        self.follower.next_incarnation(&next.incarnation, &catalogue)?;
+        mirror.begin(&begin_at(&next.incarnation), &ends, next.settings(), next.epoch_floor)?;
+        drop(mirror);
+        for (lane, dim) in next.incarnation.dims.iter().cloned().enumerate() {
+            match self.tails.get_mut(lane) {
+                Some(tail) => tail.next_incarnation(number, dim),
+                None => self.tails.push(LaneTail::new((lane, dim), (self.database, number), None)),
+            }
+        }
+        (self.incarnation, self.has_ended) = (next.incarnation, false);
+        // Read at once.
+        self.looked_ns = 0;
+        Ok(())
     }
 }

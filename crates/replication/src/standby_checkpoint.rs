@@ -10,6 +10,7 @@ use hyades::{
     CheckpointReport, CheckpointSettings, CheckpointStats, CutMark, Follower, FollowerImage,
     ImagePlace, ImageSchedule,
 };
+use hyades_platform::clock;
 use hyades_wal::{Checkpoint, Error, Lsn, Mirror};
 use std::fmt;
 use std::sync::Arc;
@@ -153,6 +154,9 @@ impl StandbyCheckpoints {
         let (device, uuid) = (Arc::clone(mirror.device()), manifest.uuid());
         let place = ImagePlace { device, uuid, number, parts, before };
         let begun = follower.begin_image(settings.buffer_bytes).map_err(|error| error.to_string());
+        if clock::is_simulated() {
+            return self.write_in_place(begun, &place, &settings, mark.to.clone());
+        }
         let writer = begun.and_then(|image| {
             ImageWriter::begin(image, place, settings, mark.to.clone())
                 .map_err(|error| format!("its thread cannot start ({error})"))
@@ -162,6 +166,28 @@ impl StandbyCheckpoints {
                 self.schedule.begun();
                 ImageProgress::Writing(writer)
             }
+            Err(why) => {
+                self.schedule.failed(&why);
+                ImageProgress::None
+            }
+        }
+    }
+
+    /// Writes the image at once: a simulation has one thread.
+    fn write_in_place(
+        &mut self,
+        begun: Result<FollowerImage, String>,
+        place: &ImagePlace,
+        settings: &CheckpointSettings,
+        to: Vec<Lsn>,
+    ) -> ImageProgress {
+        self.schedule.begun();
+        let stop = AtomicBool::new(false);
+        let write = |image: FollowerImage| {
+            image.write(place, settings, &stop).map_err(|error| error.to_string())
+        };
+        match begun.and_then(write) {
+            Ok(written) => ImageProgress::Written(Box::new(written), to),
             Err(why) => {
                 self.schedule.failed(&why);
                 ImageProgress::None

@@ -8,7 +8,7 @@ use hyades::{
 };
 use hyades_replication::simulated::{Faults, SimulatedLog};
 use hyades_replication::{
-    Appender, LogService, MarkSender, Standby, StandbyError, StandbySettings, standby,
+    FirstAppender, LogService, MarkSender, Standby, StandbyError, StandbySettings, standby,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -91,7 +91,7 @@ fn check(standby: &Standby, last: &mut i64) {
 
 fn history(service: Arc<dyn LogService>, seed: u64, record: RecordKind) {
     let (primary_dir, standby_dir) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let appender = Appender::new(service.clone(), "one".into(), STREAMS);
+    let appender = FirstAppender::new(service.clone(), "one");
     let (builder, call) = declared(record);
     let primary = builder.remote(Arc::new(appender)).open(primary_dir.path()).unwrap();
     let marks = MarkSender::start(&primary, service.clone(), Duration::from_millis(2)).unwrap();
@@ -168,7 +168,7 @@ fn who_does_not_fit_is_refused() {
     let refused = Standby::join(service.clone(), &none, declared(RecordKind::Data).0).unwrap_err();
     assert!(matches!(refused, StandbyError::NoPrimary), "{refused}");
     let primary_dir = tempfile::tempdir().unwrap();
-    let appender = Appender::new(service.clone(), "one".into(), STREAMS);
+    let appender = FirstAppender::new(service.clone(), "one");
     let remote = Arc::new(appender);
     let _primary = declared(RecordKind::Data).0.remote(remote).open(primary_dir.path()).unwrap();
     let mut other = Database::builder();
@@ -178,10 +178,10 @@ fn who_does_not_fit_is_refused() {
     assert!(matches!(refused, StandbyError::Replay(_)), "{refused}");
     // A second primary on the same lanes.
     let second_dir = tempfile::tempdir().unwrap();
-    let appender = Appender::new(service.clone(), "three".into(), STREAMS);
+    let appender = FirstAppender::new(service.clone(), "three");
     let refused = declared(RecordKind::Data).0.remote(Arc::new(appender)).open(second_dir.path());
     let error = refused.err().expect("the number is drawn").to_string();
-    assert!(error.contains("taken the database over"), "{error}");
+    assert!(error.contains("has become primary"), "{error}");
 }
 
 /// As above, over the NATS servers that HYADES_NATS names, see `nats.rs`.

@@ -10,7 +10,7 @@ use hyades::{
 };
 use hyades_replication::simulated::{Faults, SimulatedLog};
 use hyades_replication::{
-    Appender, LogService, MarkSender, Standby, StandbyError, StandbySettings,
+    FirstAppender, LogService, MarkSender, Standby, StandbyError, StandbySettings,
 };
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -88,7 +88,7 @@ impl World {
         let faults = Faults { old_looks: 0.1, delays: 0.1, ..Faults::default() };
         let service: Arc<dyn LogService> = Arc::new(SimulatedLog::new(STREAMS, seed, faults));
         let dir = tempfile::tempdir().unwrap();
-        let appender = Appender::new(service.clone(), "one".into(), STREAMS);
+        let appender = FirstAppender::new(service.clone(), "one");
         let (builder, call) = declared(record, None);
         let primary = builder.remote(Arc::new(appender)).open(dir.path()).unwrap();
         let every = Duration::from_millis(2);

@@ -126,10 +126,11 @@ impl Flusher {
         &self.shared.streams[self.lane]
     }
 
-    /// Flushes one batch; false if there is nothing to flush.
-    pub(crate) fn step(&mut self) -> Result<bool, Error> {
+    /// Flushes one batch; false if there is nothing to flush, or if the remote has no answer yet
+    /// and is not to be waited for.
+    pub(crate) fn step(&mut self, waits: bool) -> Result<bool, Error> {
         if let Some(to) = self.under_way {
-            return self.store(to);
+            return self.store(to, waits);
         }
         let durable = self.shared.frontier.durable(self.lane);
         self.own_frames(durable);
@@ -138,7 +139,10 @@ impl Flusher {
             return Ok(false);
         }
         self.flush(durable, cut)?;
-        Ok(self.under_way.is_none())
+        match self.under_way {
+            Some(to) if waits => self.store(to, true),
+            under_way => Ok(under_way.is_none()),
+        }
     }
 
     /// The wanted marks as last read, and the time to wait before the next try to state a mark.

@@ -69,6 +69,11 @@ impl Shared {
     /// Flushes a stream of a log that is stepped, or that writers flush; false if there is nothing
     /// to flush or it has stopped.
     pub(crate) fn step(&self, lane: usize) -> bool {
+        self.step_with(lane, false)
+    }
+
+    /// The same; `waits` for the remote, if any.
+    fn step_with(&self, lane: usize, waits: bool) -> bool {
         let Some(flusher) = self.stepped.get(lane) else { return false };
         if self.frontier.poisoned().is_some() {
             return false;
@@ -78,7 +83,7 @@ impl Shared {
         // The log stops before the lock is released: another thread that waits for it would write
         // the same frames behind a batch whose write or sync has failed.
         let _guard = StopOnPanic(self);
-        let result = flusher.as_mut().map_or(Ok(false), Flusher::step);
+        let result = flusher.as_mut().map_or(Ok(false), |flusher| flusher.step(waits));
         result.unwrap_or_else(|error| {
             self.frontier.fail_by(&error);
             false
@@ -88,7 +93,10 @@ impl Shared {
     /// Waits until a stream is durable up to `lsn`, flushing it if the log is stepped. False if the
     /// log has stopped.
     pub(crate) fn reached(&self, lane: usize, lsn: Lsn) -> bool {
-        while self.options.stepped && self.frontier.durable(lane) < lsn && self.step(lane) {}
+        while self.options.stepped
+            && self.frontier.durable(lane) < lsn
+            && self.step_with(lane, true)
+        {}
         self.wake_flusher(lane);
         self.frontier.reached(lane, lsn)
     }
@@ -149,7 +157,8 @@ impl Shared {
         }
         let is_reached = || wanted.iter().any(|&(lane, number)| self.frontier.at(lane) >= number);
         // A flush places anchors of its own, and may leave them to the next one.
-        let step_all = || (0..self.streams.len()).fold(false, |went, lane| self.step(lane) | went);
+        let step_all =
+            || (0..self.streams.len()).fold(false, |went, lane| self.step_with(lane, true) | went);
         while !is_reached() && step_all() {}
     }
 
@@ -161,7 +170,10 @@ impl Shared {
             // It may have been asked before and be pausing before it tries again.
             stream.notify();
             self.wake_flusher(lane);
-            while self.options.stepped && self.frontier.mark(lane) < number && self.step(lane) {}
+            while self.options.stepped
+                && self.frontier.mark(lane) < number
+                && self.step_with(lane, true)
+            {}
             self.frontier.wait(self.frontier.mark_lane(lane), number)?;
         }
         self.frontier.wait(self.frontier.common_lane(), number)

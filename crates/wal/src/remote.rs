@@ -82,6 +82,8 @@ pub enum RemoteEnded {
     Different(String),
     /// [`Remote::end`] was called.
     Stopped,
+    /// The remote does not answer, and is not waited for any longer.
+    Silent,
 }
 
 impl fmt::Display for RemoteEnded {
@@ -96,6 +98,7 @@ impl fmt::Display for RemoteEnded {
                 write!(f, "the replicated log is not the log that was written: {what}")
             }
             RemoteEnded::Stopped => f.write_str("the log was stopped"),
+            RemoteEnded::Silent => f.write_str("the replicated log does not answer"),
         }
     }
 }

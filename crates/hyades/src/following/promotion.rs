@@ -140,11 +140,13 @@ impl<S: Stamp> Rounds<S> {
 
     /// Whether the files end where the last round has ended.
     fn is_at_end_of(&self, files: &Recovering) -> bool {
-        files.manifest().newest().is_some_and(|newest| {
-            let ends = newest.dims.iter().map(|dim| dim.end);
-            newest.number == self.incarnation.number
-                && ends.eq(self.at.from.iter().map(|&end| Some(end)))
-        })
+        let Some(newest) = files.manifest().newest() else {
+            // A new database: there was no incarnation to follow.
+            return self.incarnation.dims.is_empty();
+        };
+        let ends = newest.dims.iter().map(|dim| dim.end);
+        newest.number == self.incarnation.number
+            && ends.eq(self.at.from.iter().map(|&end| Some(end)))
     }
 
     /// Checks that a later catalogue, of this log, numbers the tables as the follower does.

@@ -195,12 +195,22 @@ impl FirstState {
         FirstState { cut: None, shown: EpochNumber::default(), from }
     }
 
-    /// The state of a checkpoint.
+    /// The state of a checkpoint. The checkpoint is of the incarnation; or the checkpoint is of an
+    /// incarnation before, and covers all frames before the incarnation.
     ///
     /// # Errors
     /// The checkpoint is of another incarnation.
     pub fn of(checkpoint: &Checkpoint, incarnation: &Incarnation) -> Result<FirstState, Error> {
         let streams = checkpoint.streams.iter().map(|covered| covered.stream);
+        let from = checkpoint.streams.iter().map(|covered| (covered.stream, covered.from));
+        if checkpoint.incarnation < incarnation.number
+            && from.eq(incarnation.dims.iter().map(|dim| (dim.stream, dim.start)))
+        {
+            // The image has all that was logged before, so it is whole as of each later epoch, too.
+            let shown = EpochNumber(checkpoint.reaches_back_to());
+            let whole = FirstState { cut: Some(shown), shown, ..FirstState::empty(incarnation) };
+            return Ok(whole);
+        }
         if checkpoint.incarnation != incarnation.number
             || !streams.eq(incarnation.dims.iter().map(|dim| dim.stream))
         {
@@ -333,7 +343,12 @@ impl<S: Stamp> Rounds<S> {
         let beside_readers = serving.begin_round(snapshots);
         let keeps = beside_readers || replay.engine.cut.is_active();
         replay.serves.store(keeps, Ordering::Relaxed);
-        if let Err(error) = slice::replay(replay, &self.incarnation, source, &slice, threads) {
+        // Before the first incarnation there are no streams.
+        let replayed = match self.incarnation.dims.is_empty() {
+            true => Ok(()),
+            false => slice::replay(replay, &self.incarnation, source, &slice, threads),
+        };
+        if let Err(error) = replayed {
             self.failed = Some(error.to_string());
             serving.stop(error.to_string());
             return Err(error);

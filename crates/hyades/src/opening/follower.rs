@@ -56,6 +56,12 @@ impl Builder {
         self
     }
 
+    /// The number of streams of a new database, for `hyades-replication`.
+    #[doc(hidden)]
+    pub fn declared_streams(&self) -> usize {
+        self.log.streams
+    }
+
     /// Follows the log of another process, for `hyades-replication`: declare the same tables and
     /// procedures as there.
     ///
@@ -81,7 +87,10 @@ impl Opening<'_> {
         P: StartsOnLog,
     {
         let incarnation = followed.incarnation;
-        slice::check_followed(incarnation)?;
+        // Before the first incarnation there are no streams.
+        if !incarnation.dims.is_empty() {
+            slice::check_followed(incarnation)?;
+        }
         let catalogue = Arc::new(self.catalogue(followed.catalogue)?);
         if catalogue.needs_checkpoint() {
             return Err(Error::Mismatch(format!(

@@ -13,7 +13,11 @@ impl Builder {
     #[doc(hidden)]
     pub fn mirror_options(&self, dirs: Vec<PathBuf>, streams: usize) -> LogOptions {
         let mut options = log_options(self);
-        (options.dirs, options.streams, options.remote) = (dirs, streams, None);
+        // The builder's own directories come after those given, as at an opening.
+        let own =
+            options.dirs.iter().filter(|own| !dirs.contains(own)).cloned().collect::<Vec<_>>();
+        options.dirs = [dirs, own].concat();
+        (options.streams, options.remote) = (streams, None);
         options
     }
 }

@@ -460,7 +460,11 @@ impl Opening<'_> {
         event!(INFO, "database opened", seconds = seconds, records = records, dead = report.dead);
         let concurrency = self.builder.control();
         let is_stepped = self.builder.log.research.stepped;
-        let settings = self.builder.checkpoints;
+        let mut settings = self.builder.checkpoints;
+        if is_stepped {
+            // Checkpoints by themselves are taken by a thread.
+            (settings.interval, settings.max_recovery) = (None, None);
+        }
         let keeper = log.clone().map(|log| Keeper::new(engine.clone(), log, settings));
         let asynchronous = self.builder.asynchronous;
         // At the limit of epochs a checkpoint would wait, and the opening with it.

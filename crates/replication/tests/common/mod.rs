@@ -3,7 +3,7 @@
 
 use fastrand::Rng;
 use hyades_replication::seal::{Writer, seal_message};
-use hyades_replication::{Appender, LaneReader, LogService, Message, Taken};
+use hyades_replication::{FirstAppender, LaneReader, LogService, Message, Taken};
 use hyades_wal::{IncarnationSettings, Log, LogOptions, open};
 use std::path::Path;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub fn options(dir: &Path) -> LogOptions {
 pub fn start(dir: &Path, service: Arc<dyn LogService>, stepped: bool) -> Log {
     let mut options = options(dir);
     options.stepped = stepped;
-    options.remote = Some(Arc::new(Appender::new(service, "one".into(), STREAMS)));
+    options.remote = Some(Arc::new(FirstAppender::new(service, "one")));
     let recovering = open(options).unwrap();
     let verdict = recovering.verdict(&[]).unwrap();
     recovering.start(IncarnationSettings::default(), &verdict, 1).unwrap()

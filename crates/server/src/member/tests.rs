@@ -10,7 +10,7 @@ use crate::config::Settings;
 use crate::server::Server;
 use hyades::Database;
 use hyades_replication::simulated::{Faults, SimulatedLog};
-use hyades_replication::{Appender, LogService, MarkSender, Standby, StandbySettings};
+use hyades_replication::{FirstAppender, LogService, MarkSender, Standby, StandbySettings};
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -101,7 +101,7 @@ impl ScriptedSource {
                 RoleChange::Primary(database)
             }
             Step::OnLanes(dir) => {
-                let appender = Appender::new(self.service.clone(), self.node.clone(), STREAMS);
+                let appender = FirstAppender::new(self.service.clone(), &self.node);
                 let database = (self.make)().remote(Arc::new(appender)).open(dir).unwrap();
                 let every = Duration::from_millis(2);
                 let marks = MarkSender::start(&database, self.service.clone(), every);

@@ -44,19 +44,21 @@ impl Flusher {
         let now = clock::monotonic_ns();
         self.stream().count_batch(to - durable, written, now - started, now - written_ns);
         self.flushed_at_ns = now;
-        self.store(to)?;
+        let waits = !self.shared.options.stepped;
+        self.store(to, waits)?;
         Ok(to)
     }
 
-    /// Waits until the remote, if any, has stored the batch up to `to`, which is in the file; then
-    /// raises the frontier. False if the log is stepped, and the remote has no answer yet.
-    pub(super) fn store(&mut self, to: Lsn) -> Result<bool, Error> {
+    /// Looks whether the remote, if any, has stored the batch up to `to`, which is in the file, and
+    /// waits for the remote if `waits`; then raises the frontier. False if the remote has no answer
+    /// yet.
+    pub(super) fn store(&mut self, to: Lsn, waits: bool) -> Result<bool, Error> {
         self.under_way = None;
         let options = &self.shared.options;
         if let Some(remote) = &options.remote
             && !broken!(RaiseAtLocalSync)
         {
-            match remote.stored(self.lane, !options.stepped) {
+            match remote.stored(self.lane, waits) {
                 Some(stored) => stored.map_err(Error::Remote)?,
                 None => {
                     self.under_way = Some(to);

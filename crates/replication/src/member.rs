@@ -1,0 +1,468 @@
+//! A member of a replicated database: a process that follows as a standby, and takes over as the
+//! primary when there is none.
+//!
+//! ```text
+//! joining ---> standby ---> primary
+//!    ^            |            |
+//!    +------------+------------+   fenced, or the lease was given away
+//! ```
+//!
+//! Every start is a joining, also of a member that was the primary: its files are filled from the
+//! lanes, or cut, to where the log says that its incarnation has ended.
+//!
+//! **Invariant.** A member writes and answers as the primary of incarnation k only between its
+//! taking of the lease for k and the first set of the lease for a later one: its appends are
+//! refused behind the seals of a later incarnation, and its answers have ended before the lease is
+//! another's ([`lease`]).
+
+mod files;
+mod primary;
+mod view;
+
+use self::files::LocalFiles;
+use self::primary::{Left, Primary};
+pub use self::view::MemberView;
+use crate::begin;
+use crate::hex::hex;
+use crate::lease::{self, Holder, Lease};
+use crate::lease_keeper::LeaseKeeper;
+use crate::lease_watch::LeaseWatch;
+use crate::reports::{self, Told};
+pub use crate::reports::{Heard, Report};
+use crate::service::{LogService, Revision};
+use crate::standby::{Standby, StandbyError};
+use hyades::{Builder, Database};
+use hyades_platform::{clock, random};
+use hyades_wal::{AnswerLease, Error, Mirror, RemoteEnded};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::Receiver;
+use std::time::Duration;
+
+/// How often a directory in use, or a log without a primary, is looked at again.
+const AGAIN_NS: u64 = 50_000_000;
+/// How often a standby tells how far it is, and when it is forgotten.
+const TELLS_NS: u64 = 100_000_000;
+const FORGOTTEN_NS: u64 = 5_000_000_000;
+/// How long a primary that leaves tries to give its lease away.
+const RELEASE_PATIENCE: Duration = Duration::from_secs(1);
+
+/// How a process is a member.
+#[derive(Clone, Debug)]
+pub struct MemberSettings {
+    /// The name of the node: letters, digits, `-` and `_`.
+    pub node: String,
+    /// Where clients reach the member; empty if nowhere.
+    pub address: String,
+    /// The directories of its files.
+    pub dirs: Vec<PathBuf>,
+    /// How long the lease lasts: 1 to 60 seconds.
+    pub term: Duration,
+    /// The time between two cut marks while records are logged.
+    pub mark_interval: Duration,
+    /// Tells the directories apart from those of all other processes, see
+    /// [`place_of`](crate::lease::place_of); `None`: by the first directory.
+    pub place: Option<String>,
+}
+
+impl MemberSettings {
+    /// The settings of a node with one directory: a lease of 3 seconds, marks each 20 ms.
+    pub fn new(node: impl Into<String>, dir: impl Into<PathBuf>) -> MemberSettings {
+        MemberSettings {
+            node: node.into(),
+            address: String::new(),
+            dirs: vec![dir.into()],
+            term: Duration::from_secs(3),
+            mark_interval: Duration::from_millis(20),
+            place: None,
+        }
+    }
+}
+
+/// What a member has become. Handles of the database before are to be dropped then: its files are
+/// locked, and the member waits until they are free.
+#[non_exhaustive]
+pub enum Role {
+    /// The member has no state to show, and says why.
+    Joining(String),
+    /// The member follows: the database is only read.
+    Standby(Database),
+    /// The member has taken the lease, and takes the log over.
+    Candidate,
+    /// The member writes.
+    Primary(Database),
+}
+
+impl fmt::Debug for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Role::Joining(why) => f.debug_tuple("Joining").field(why).finish(),
+            Role::Standby(_) => f.write_str("Standby"),
+            Role::Candidate => f.write_str("Candidate"),
+            Role::Primary(_) => f.write_str("Primary"),
+        }
+    }
+}
+
+enum MemberState {
+    Joining {
+        until_ns: u64,
+    },
+    Standby {
+        standby: Box<Standby>,
+        is_told: bool,
+    },
+    /// The lease is taken.
+    Candidate(Box<(Standby, KeptLease)>),
+    Primary(Box<Primary>),
+}
+
+/// A lease, and what it allows.
+type KeptLease = (LeaseKeeper, Arc<AnswerLease>);
+
+/// A member, by steps of one thread.
+pub struct MemberLoop {
+    service: Arc<dyn LogService>,
+    settings: MemberSettings,
+    holder: Holder,
+    /// Declares the tables and procedures: called for each role.
+    declare: Box<dyn Fn() -> Builder + Send>,
+    watch: LeaseWatch,
+    state: MemberState,
+    /// Why the member joins.
+    reason: String,
+    stop: Arc<AtomicBool>,
+    /// What the members tell.
+    told: Receiver<Vec<u8>>,
+    standbys: BTreeMap<String, Heard>,
+    /// When this member tells next.
+    tells_ns: u64,
+    /// The node to which the database is to be handed over, or any.
+    hand_over: Option<Option<String>>,
+}
+
+impl fmt::Debug for MemberLoop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemberLoop").field("holder", &self.holder).finish_non_exhaustive()
+    }
+}
+
+impl MemberLoop {
+    /// A member that joins. `declare` makes the same declarations each time. `stop` ends what
+    /// blocks.
+    ///
+    /// # Errors
+    /// The first directory cannot be created, or the settings are not possible.
+    pub fn new(
+        service: Arc<dyn LogService>,
+        settings: MemberSettings,
+        declare: Box<dyn Fn() -> Builder + Send>,
+        stop: Arc<AtomicBool>,
+    ) -> Result<MemberLoop, StandbyError> {
+        let place = match &settings.place {
+            Some(place) => place.clone(),
+            None => files::place(&settings.dirs)?,
+        };
+        let (node, address) = (settings.node.clone(), settings.address.clone());
+        let watch = LeaseWatch::new(service.clone(), settings.term);
+        Ok(MemberLoop {
+            told: service.listen(),
+            standbys: BTreeMap::new(),
+            tells_ns: 0,
+            hand_over: None,
+            service,
+            settings,
+            holder: Holder { node, address, place },
+            declare,
+            watch,
+            state: MemberState::Joining { until_ns: 0 },
+            reason: "the member starts".to_owned(),
+            stop,
+        })
+    }
+
+    /// Goes on for about as long as `wait`. Returns a role that the member has newly.
+    ///
+    /// # Errors
+    /// The member cannot go on.
+    pub fn step(&mut self, wait: Duration) -> Result<Option<Role>, StandbyError> {
+        let was_candidate = matches!(self.state, MemberState::Candidate(_));
+        match self.go_on(wait) {
+            Err(error) if error.is_silence() && was_candidate => {
+                Ok(Some(self.leave(error.to_string())))
+            }
+            Err(error) if error.is_silence() => {
+                self.reason = error.to_string();
+                Ok(None)
+            }
+            result => result,
+        }
+    }
+
+    fn go_on(&mut self, wait: Duration) -> Result<Option<Role>, StandbyError> {
+        self.listen();
+        if let Some(to) = self.hand_over.take()
+            && let Some(role) = self.hand_over_now(to.as_deref())
+        {
+            return Ok(Some(role));
+        }
+        match &mut self.state {
+            MemberState::Joining { .. } => self.join(wait),
+            MemberState::Standby { .. } => self.follow(wait),
+            MemberState::Candidate(_) => self.take_over(),
+            MemberState::Primary(primary) => match primary.step(wait) {
+                Ok(()) => Ok(None),
+                Err(Left::Fenced(why)) => Ok(Some(self.leave(why))),
+                Err(Left::Failed(why)) => {
+                    self.hand_over_now(None);
+                    Ok(Some(self.leave(why)))
+                }
+            },
+        }
+    }
+
+    /// Asks for a hand-over of the database, to a node or to any: the next steps of this member
+    /// give the lease away, or ask the primary to do so.
+    pub fn hand_over(&mut self, to: Option<&str>) {
+        let to = to.map(str::to_owned);
+        match (&self.state, self.view().database) {
+            (MemberState::Primary(_), _) => self.hand_over = Some(to),
+            (_, Some(database)) => {
+                let told = Told::HandOver { database: hex(&database), to };
+                self.service.broadcast(reports::encode(&told));
+            }
+            _ => {}
+        }
+    }
+
+    /// Leaves the database: a primary gives its lease away.
+    pub fn end(mut self) {
+        self.hand_over_now(None);
+    }
+
+    /// Gives the lease away at once, to a node or to any, if the member is primary. Returns the new
+    /// role.
+    pub fn hand_over_now(&mut self, successor: Option<&str>) -> Option<Role> {
+        let MemberState::Primary(_) = &self.state else { return None };
+        let MemberState::Primary(primary) =
+            std::mem::replace(&mut self.state, MemberState::Joining { until_ns: 0 })
+        else {
+            unreachable!("the state was looked at");
+        };
+        primary.release(successor, RELEASE_PATIENCE);
+        Some(self.leave("the lease was given away".to_owned()))
+    }
+
+    /// Takes what members have told, and tells.
+    fn listen(&mut self) {
+        let now = clock::monotonic_ns();
+        while let Ok(bytes) = self.told.try_recv() {
+            match reports::decode(&bytes) {
+                Some(Told::Standby(report)) if report.node != self.holder.node => {
+                    self.standbys.insert(report.node.clone(), Heard { report, at_ns: now });
+                }
+                Some(Told::HandOver { database, to }) => {
+                    if let MemberState::Primary(primary) = &self.state
+                        && database == hex(&primary.uuid())
+                    {
+                        self.hand_over = Some(to);
+                    }
+                }
+                _ => {}
+            }
+        }
+        self.standbys.retain(|_, heard| now.saturating_sub(heard.at_ns) < FORGOTTEN_NS);
+        if let MemberState::Standby { standby, .. } = &self.state
+            && now >= self.tells_ns
+        {
+            self.tells_ns = now + TELLS_NS;
+            let report = Report {
+                database: hex(&standby.uuid()),
+                node: self.holder.node.clone(),
+                address: self.holder.address.clone(),
+                incarnation: standby.incarnation(),
+                synced: standby.synced(),
+                lag_us: standby.lag_us(),
+            };
+            self.service.broadcast(reports::encode(&Told::Standby(report)));
+        }
+    }
+
+    /// What the member knows.
+    pub fn view(&self) -> MemberView {
+        let lease = self.watch.newest().map(|(_, lease)| lease.clone());
+        let mut view = MemberView {
+            lease,
+            is_answered: self.watch.is_answered(),
+            standbys: self.standbys.values().cloned().collect(),
+            ..MemberView::default()
+        };
+        match &self.state {
+            MemberState::Joining { .. } => {
+                view.database = view.lease.as_ref().and_then(Lease::database);
+            }
+            MemberState::Standby { standby, .. } => {
+                view.database = Some(standby.uuid());
+                view.incarnation = standby.incarnation();
+                view.positions = standby.received();
+                view.epoch = standby.served().unwrap_or(0);
+                view.lag_us = standby.lag_us();
+            }
+            MemberState::Candidate(candidate) => view.database = Some(candidate.0.uuid()),
+            MemberState::Primary(primary) => primary.show(&mut view),
+        }
+        let own = view.database.map(|own| hex(&own));
+        view.standbys.retain(|heard| Some(&heard.report.database) == own.as_ref());
+        view
+    }
+
+    fn leave(&mut self, why: String) -> Role {
+        self.state = MemberState::Joining { until_ns: 0 };
+        self.watch = LeaseWatch::new(self.service.clone(), self.settings.term);
+        self.reason = why;
+        Role::Joining(self.reason.clone())
+    }
+
+    /// Joins: opens the files, and begins to follow; or founds the database.
+    fn join(&mut self, wait: Duration) -> Result<Option<Role>, StandbyError> {
+        let MemberState::Joining { until_ns } = self.state else { return Ok(None) };
+        let now = clock::monotonic_ns();
+        if now < until_ns {
+            clock::sleep_until(until_ns.min(now + wait.as_nanos() as u64));
+            return Ok(None);
+        }
+        self.state = MemberState::Joining { until_ns: now + AGAIN_NS };
+        self.watch.step()?;
+        // Marks from here on: none is missed that a record of the first read needs.
+        let marks = self.service.listen();
+        let Some(first) = begin::next(&*self.service, 0)? else { return self.found() };
+        let database = first.database().expect("it was checked when it was read");
+        let lanes = first.incarnation.dims.len();
+        let Some(mirror) = self.open(database, lanes)? else { return Ok(None) };
+        let followed = (self.service.clone(), marks);
+        let standby = Standby::over(followed, mirror, Some(first), (self.declare)())?;
+        self.state = MemberState::Standby { standby: Box::new(standby), is_told: false };
+        Ok(None)
+    }
+
+    /// Opens the files; `None` while they are in use.
+    fn open(&mut self, database: [u8; 16], lanes: usize) -> Result<Option<Mirror>, StandbyError> {
+        let options = (self.declare)().mirror_options(self.settings.dirs.clone(), lanes);
+        match Mirror::open(options, &self.settings.node, database) {
+            Ok(mirror) => Ok(Some(mirror)),
+            Err(Error::InUse { path }) => {
+                self.reason = format!("{} is in use: drop the database before", path.display());
+                Ok(None)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Begins the log of a database that has none: a new database, or the one in the directories.
+    fn found(&mut self) -> Result<Option<Role>, StandbyError> {
+        self.reason = "no primary has begun".to_owned();
+        let local = LocalFiles::look(&self.settings.dirs, &*self.declare)?;
+        let (seen, database, incarnation) = match lease::newest(&*self.service)? {
+            None => (Revision::NONE, local.database.unwrap_or_else(random::fresh_uuid), local.next),
+            Some((revision, lease)) => {
+                let is_own = lease.node == self.holder.node && lease.place == self.holder.place;
+                // Content that was before the log is the holder's alone.
+                if self.watch.may_take(&self.holder) != Some(revision)
+                    || lease.has_content && !is_own
+                {
+                    return Ok(None);
+                }
+                let database = lease.database().expect("it was checked when it was read");
+                (revision, database, (lease.incarnation + 1).max(local.next))
+            }
+        };
+        if local.database.is_some_and(|own| own != database) {
+            return Err(RemoteEnded::Different(
+                "the lanes were taken for another database than that in the directories".into(),
+            )
+            .into());
+        }
+        let mut own = Lease::new(&database, incarnation, &self.holder, local.epoch);
+        own.has_content = local.has_content;
+        let sent_ns = clock::boot_ns();
+        let Some(revision) = lease::take(&*self.service, seen, &own)? else { return Ok(None) };
+        let keeper = self.keeper(own, revision, sent_ns);
+        let marks = self.service.listen();
+        let lanes = (self.declare)().declared_streams();
+        let Some(mirror) = self.open(database, lanes)? else { return Ok(None) };
+        let followed = (self.service.clone(), marks);
+        let standby = Standby::over(followed, mirror, None, (self.declare)())?;
+        Ok(Some(self.become_candidate(standby, keeper)))
+    }
+
+    fn become_candidate(&mut self, standby: Standby, keeper: KeptLease) -> Role {
+        self.state = MemberState::Candidate(Box::new((standby, keeper)));
+        Role::Candidate
+    }
+
+    fn keeper(&self, own: Lease, revision: Revision, sent_ns: u64) -> KeptLease {
+        let answers = Arc::new(AnswerLease::new());
+        let (service, term) = (self.service.clone(), self.settings.term);
+        let keeper = LeaseKeeper::new(service, (own, revision), (term, sent_ns), answers.clone());
+        (keeper, answers)
+    }
+
+    /// Follows, and takes the lease when it may.
+    fn follow(&mut self, wait: Duration) -> Result<Option<Role>, StandbyError> {
+        self.watch.step()?;
+        let MemberState::Standby { standby, is_told } = &mut self.state else { return Ok(None) };
+        standby.step(wait)?;
+        if !*is_told && standby.served().is_some() {
+            *is_told = true;
+            return Ok(Some(Role::Standby(standby.database().clone())));
+        }
+        let Some(seen) = self.watch.may_take(&self.holder) else { return Ok(None) };
+        let (_, former) = self.watch.newest().expect("it may be taken").clone();
+        let MemberState::Standby { standby, .. } = &self.state else { return Ok(None) };
+        let incarnation = former.incarnation.max(standby.incarnation()) + 1;
+        let epoch = former.epoch_limit.max(standby.epoch());
+        let mut own = Lease::new(&standby.uuid(), incarnation, &self.holder, epoch);
+        own.stored.clone_from(&former.stored);
+        let sent_ns = clock::boot_ns();
+        if let Some(revision) = lease::take(&*self.service, seen, &own)? {
+            let keeper = self.keeper(own, revision, sent_ns);
+            let joining = MemberState::Joining { until_ns: 0 };
+            let MemberState::Standby { standby, .. } = std::mem::replace(&mut self.state, joining)
+            else {
+                unreachable!("the state was looked at");
+            };
+            return Ok(Some(self.become_candidate(*standby, keeper)));
+        }
+        Ok(None)
+    }
+
+    /// Becomes the primary. The lease is renewed meanwhile.
+    fn take_over(&mut self) -> Result<Option<Role>, StandbyError> {
+        let joining = MemberState::Joining { until_ns: 0 };
+        let MemberState::Candidate(candidate) = std::mem::replace(&mut self.state, joining) else {
+            unreachable!("called for a candidate");
+        };
+        let (standby, keeper) = *candidate;
+        let (service, stop) = (self.service.clone(), &*self.stop);
+        let builder = (self.declare)();
+        let interval = self.settings.mark_interval;
+        match Primary::begin(service, standby, keeper, (builder, interval), stop) {
+            Ok(primary) => {
+                let database = primary.database().clone();
+                self.state = MemberState::Primary(Box::new(primary));
+                Ok(Some(Role::Primary(database)))
+            }
+            // Another was faster.
+            Err(StandbyError::Service(RemoteEnded::Fenced { by })) => {
+                Ok(Some(self.leave(format!("incarnation {by} of the log was faster"))))
+            }
+            Err(StandbyError::Service(RemoteEnded::Stopped)) => {
+                Ok(Some(self.leave("the takeover was stopped".to_owned())))
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
