@@ -51,6 +51,15 @@ pub struct TortureOptions {
     /// under its default protocol [default: none; the engine is tortured by transactions]
     #[arg(long, value_name = "PROTOCOL", conflicts_with_all = ["protocol", "scheduler", "again"])]
     clients: Option<Clients>,
+    /// Torture a replicated database: three members and a log service, all simulated, on one thread
+    /// and in an order that follows from the seed. In a build with --features replication
+    #[arg(long, conflicts_with_all = [
+        "engine", "dc", "protocol", "scheduler", "clients", "again", "keep",
+    ])]
+    replicated: bool,
+    /// With --replicated: the most histories
+    #[arg(long, value_name = "NUMBER", requires = "replicated")]
+    histories: Option<u64>,
     /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
@@ -92,6 +101,9 @@ words! {
 /// # Errors
 /// An unknown rule; or a failing history could not be kept.
 pub fn torture(options: &TortureOptions) -> Result<bool, Failure> {
+    if options.replicated {
+        return replicated(options);
+    }
     if options.engine == Engine::Deuteronomy {
         return torture_component(options);
     }
@@ -146,6 +158,55 @@ pub fn torture(options: &TortureOptions) -> Result<bool, Failure> {
     }
     print(options, &found.report, found.kept.as_deref())?;
     Ok(found.report.is_sound())
+}
+
+/// Runs histories of replicated databases. True if no history failed.
+#[cfg(feature = "replication")]
+fn replicated(options: &TortureOptions) -> Result<bool, Failure> {
+    use hyades_simulator::replicated::{Column, ReplicatedOptions, torture_replicated};
+    if let Some(rule) = options.mutation.as_deref() {
+        break_rule(rule)?;
+    }
+    let settings = ReplicatedOptions {
+        seconds: options.seconds,
+        histories: options.histories.unwrap_or(u64::MAX),
+        seed: options.seed.unwrap_or_else(|| fastrand::u64(..1 << 48)),
+        hangs_after: std::time::Duration::from_secs_f64(options.hangs_after),
+    };
+    eprintln!("torture of replicated databases with seed {}", settings.seed);
+    let report = torture_replicated(&settings, |line| eprintln!("{line}"));
+    for (what, times) in &report.counts {
+        eprintln!("{times:>10}  {what}");
+    }
+    report.trace.iter().for_each(|line| eprintln!("{line}"));
+    if options.json {
+        let line = serde_json::to_string(&report);
+        println!("{}", line.map_err(Failure::doing("the report could not be written"))?);
+        return Ok(report.is_sound());
+    }
+    println!("seed               {}", report.seed);
+    println!("histories          {}", report.histories);
+    println!("acknowledged       {}", report.acknowledged);
+    for column in Column::ALL {
+        println!("{:<18} {}", column.name(), report.wrong[column.name()]);
+    }
+    println!("seconds            {:.1}", report.seconds);
+    if let Some(seed) = report.failed {
+        let rule = options.mutation.as_deref();
+        let rule = rule.map_or_else(String::new, |rule| format!(" --mutation {rule}"));
+        println!("failing seed       {seed}");
+        println!(
+            "to repeat it       hyades-lab torture --replicated --seed {seed} --histories 1{rule}"
+        );
+    }
+    Ok(report.is_sound())
+}
+
+#[cfg(not(feature = "replication"))]
+fn replicated(_options: &TortureOptions) -> Result<bool, Failure> {
+    Err(Failure::Usage(
+        "this build has no replication: build it with --features replication".to_string(),
+    ))
 }
 
 /// Runs the lives of a transaction component. True if no history failed.

@@ -24,6 +24,8 @@ pub mod kept;
 pub mod life;
 pub mod plan;
 pub mod program;
+#[cfg(feature = "replication")]
+pub mod replicated;
 pub mod report;
 pub mod schema;
 pub mod shape;

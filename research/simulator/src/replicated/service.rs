@@ -1,0 +1,448 @@
+//! A simulated log service in simulated time: requests arrive late, and so do replies; both are
+//! lost, and requests are repeated; members are cut off in one direction or both; lanes and keys
+//! are without a leader for a time.
+//!
+//! One thread runs the whole cluster. A member that waits for an answer lets time pass, and the
+//! other members go on meanwhile ([`meanwhile`](super::cluster::meanwhile)).
+
+use super::cluster;
+use super::time::SimTime;
+use super::witness::Witnesses;
+use fastrand::Rng;
+use hyades_platform::sync::Unpoisoned;
+use hyades_replication::service::{Revision, Versioned};
+use hyades_replication::{LogService, Message, MessageBody, Place, Reply, Request, RequestId};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex};
+
+/// A millisecond.
+pub(super) const MS: u64 = 1_000_000;
+/// When a request counts as not answered.
+const TIME_OUT_NS: u64 = 1_000 * MS;
+/// Broadcasts kept for a listener.
+const LISTENED: usize = 64;
+const MESSAGE_BYTES: usize = 64 << 10;
+
+/// How often the service misbehaves, as shares of requests.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct NetFaults {
+    /// Requests, and replies, that are lost.
+    pub lost: f64,
+    /// Requests of which a copy arrives later.
+    pub copies: f64,
+    /// Looks at a lane that show an earlier time.
+    pub old_looks: f64,
+    /// Requests and replies that take up to twice the lease.
+    pub slow: f64,
+    /// Requests before which the member's thread rests for a time.
+    pub rests: f64,
+}
+
+/// A process of a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Process {
+    pub member: usize,
+    pub number: u64,
+}
+
+enum Event {
+    /// `reply_to`: `None` for a copy.
+    Arrives {
+        from: Process,
+        reply_to: Option<RequestId>,
+        request: Request,
+    },
+    Replies {
+        to: Process,
+        request: RequestId,
+        reply: Reply,
+    },
+    TimesOut(RequestId),
+    Broadcast {
+        to: usize,
+        message: Vec<u8>,
+    },
+}
+
+struct MarkListener {
+    process: Process,
+    sender: SyncSender<Vec<u8>>,
+}
+
+/// How the log lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lie {
+    /// Lanes lose their last messages.
+    Tail,
+    /// A lane loses a message in the middle.
+    Hole,
+}
+
+/// The state of the service.
+pub(super) struct Net {
+    rng: Rng,
+    pub faults: NetFaults,
+    term_ns: u64,
+    events: BTreeMap<(u64, u64), Event>,
+    order: u64,
+    /// Removed messages leave their places.
+    lanes: Vec<Vec<Option<Arc<Vec<u8>>>>>,
+    keys: BTreeMap<String, Versioned>,
+    open: BTreeSet<RequestId>,
+    replies: BTreeMap<RequestId, Reply>,
+    listeners: Vec<MarkListener>,
+    /// By member, the number of the living process.
+    pub processes: Vec<u64>,
+    /// By member, until when nothing comes from, and to, the member.
+    pub cut_until: Vec<[u64; 2]>,
+    /// By lane, and at last of the keys, until when there is no leader.
+    pub leaderless_until: Vec<u64>,
+    pub witnesses: Witnesses,
+    /// Whether the log has lied so that members may stop.
+    pub has_lied: Option<Lie>,
+    /// Requests carried out; requests and replies lost; copies; old looks.
+    pub counts: [u64; 4],
+    digest: DefaultHasher,
+}
+
+impl fmt::Debug for Net {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Net").field("counts", &self.counts).finish_non_exhaustive()
+    }
+}
+
+impl Net {
+    pub fn new(seed: u64, lanes: usize, members: usize, faults: NetFaults, term_ns: u64) -> Net {
+        Net {
+            rng: Rng::with_seed(seed),
+            faults,
+            term_ns,
+            events: BTreeMap::new(),
+            order: 0,
+            lanes: vec![Vec::new(); lanes],
+            keys: BTreeMap::new(),
+            open: BTreeSet::new(),
+            replies: BTreeMap::new(),
+            listeners: Vec::new(),
+            processes: vec![0; members],
+            cut_until: vec![[0; 2]; members],
+            leaderless_until: vec![0; lanes + 1],
+            witnesses: Witnesses::default(),
+            has_lied: None,
+            counts: [0; 4],
+            digest: DefaultHasher::new(),
+        }
+    }
+
+    /// Notes an event in the digest of the history.
+    pub fn note(&mut self, event: impl Hash) {
+        event.hash(&mut self.digest);
+    }
+
+    /// The digest of all events so far.
+    pub fn digest(&self) -> u64 {
+        self.digest.finish()
+    }
+
+    fn is_living(&self, process: Process) -> bool {
+        self.processes[process.member] == process.number
+    }
+
+    fn schedule(&mut self, at: u64, event: Event) {
+        self.order += 1;
+        self.events.insert((at, self.order), event);
+    }
+
+    fn delay(&mut self) -> u64 {
+        if self.rng.f64() < self.faults.slow {
+            return self.rng.u64(MS..self.term_ns * 2);
+        }
+        match self.rng.u32(..100) {
+            0..92 => self.rng.u64(MS / 20..MS),
+            _ => self.rng.u64(MS..40 * MS),
+        }
+    }
+
+    fn is_lost(&mut self) -> bool {
+        let is_lost = self.rng.f64() < self.faults.lost;
+        self.counts[1] += u64::from(is_lost);
+        is_lost
+    }
+
+    fn begin(&mut self, now: u64, from: Process, request: Request) -> RequestId {
+        self.order += 1;
+        let id = RequestId(self.order);
+        self.open.insert(id);
+        self.schedule(now + TIME_OUT_NS, Event::TimesOut(id));
+        if self.rng.f64() < self.faults.copies {
+            self.counts[2] += 1;
+            let at = now + self.rng.u64(..self.term_ns * 4);
+            let request = request.clone();
+            self.schedule(at, Event::Arrives { from, reply_to: None, request });
+        }
+        if !self.is_lost() && self.cut_until[from.member][0] <= now {
+            let at = now + self.delay();
+            self.schedule(at, Event::Arrives { from, reply_to: Some(id), request });
+        }
+        id
+    }
+
+    /// The time of the next event.
+    fn next_event(&self) -> Option<u64> {
+        self.events.keys().next().map(|(at, _)| *at)
+    }
+
+    /// Carries out all events up to `now`.
+    pub fn advance(&mut self, now: u64) {
+        while let Some(entry) = self.events.first_entry().filter(|entry| entry.key().0 <= now) {
+            let ((at, _), event) = entry.remove_entry();
+            self.happens(at, event);
+        }
+    }
+
+    fn happens(&mut self, at: u64, event: Event) {
+        match event {
+            Event::Arrives { from, reply_to, request } => {
+                let Some(reply) = self.carry_out(at, from, &request) else { return };
+                self.counts[0] += 1;
+                let Some(id) = reply_to else { return };
+                if !self.is_lost() && self.cut_until[from.member][1] <= at {
+                    let at = at + self.delay();
+                    self.schedule(at, Event::Replies { to: from, request: id, reply });
+                }
+            }
+            Event::Replies { to, request, reply } => {
+                if self.is_living(to) && self.open.remove(&request) {
+                    self.replies.insert(request, reply);
+                }
+            }
+            Event::TimesOut(request) => {
+                if self.open.remove(&request) {
+                    self.replies.insert(request, Reply::Silence);
+                }
+            }
+            Event::Broadcast { to, message } => {
+                let living = &self.processes;
+                self.listeners.retain(|l| living[l.process.member] == l.process.number);
+                if self.cut_until[to][1] <= at {
+                    let listeners = self.listeners.iter().filter(|l| l.process.member == to);
+                    // A listener that is gone or slow misses the message.
+                    listeners.for_each(|l| _ = l.sender.try_send(message.clone()));
+                }
+            }
+        }
+    }
+
+    /// `None`: the request is lost.
+    fn carry_out(&mut self, at: u64, from: Process, request: &Request) -> Option<Reply> {
+        let (is_look, place) = match request {
+            Request::Append { lane, .. } => (false, *lane),
+            Request::Read { lane, .. } => (true, *lane),
+            Request::Get { .. } | Request::Put { .. } => (false, self.lanes.len()),
+        };
+        // Without a leader a look is answered by another node at most.
+        let is_leaderless = self.leaderless_until[place] > at;
+        if is_leaderless && !(is_look && self.rng.bool()) {
+            return None;
+        }
+        let reply = match request {
+            Request::Append { lane, after, message } => {
+                let end = self.lanes[*lane].len() as u64;
+                if after.is_some_and(|after| after.0 != end) {
+                    Reply::Refused
+                } else {
+                    self.lanes[*lane].push(Some(message.clone()));
+                    Reply::Appended(Place(end + 1))
+                }
+            }
+            Request::Read { lane, behind } => {
+                let all = &self.lanes[*lane];
+                let from = (behind.0 as usize).min(all.len());
+                let mut to = all.len();
+                if is_leaderless || self.rng.f64() < self.faults.old_looks {
+                    self.counts[3] += 1;
+                    to = self.rng.usize(from..=to);
+                }
+                let message = |place: usize| Some((Place(place as u64 + 1), all[place].clone()?));
+                Reply::Messages((from..to).filter_map(message).collect())
+            }
+            Request::Get { key } => Reply::Value(self.keys.get(key).cloned()),
+            Request::Put { key, after, value } => {
+                let newest = self.keys.get(key).map_or(Revision::NONE, |(newest, _)| *newest);
+                if newest != *after {
+                    Reply::Refused
+                } else {
+                    let next = Revision(newest.0 + 1);
+                    self.keys.insert(key.clone(), (next, value.clone()));
+                    let lies = self.has_lied.is_some();
+                    self.witnesses.put((from.member, key), value, &self.lanes, lies);
+                    Reply::Put(next)
+                }
+            }
+        };
+        let kind = std::mem::discriminant(&reply);
+        (at, from, place, kind, self.lanes.iter().map(Vec::len).sum::<usize>())
+            .hash(&mut self.digest);
+        Some(reply)
+    }
+
+    /// Makes the log lie. False if there is nothing to lie about.
+    pub fn lie(&mut self, lie: Lie) -> bool {
+        let did = match lie {
+            Lie::Tail => {
+                let one = (self.rng.bool()).then(|| self.rng.usize(..self.lanes.len()));
+                let mut did = false;
+                for at in 0..self.lanes.len() {
+                    let lane = &mut self.lanes[at];
+                    if one.is_none_or(|one| one == at) && lane.len() > 3 {
+                        let most = (lane.len() - 2).min(6);
+                        lane.truncate(lane.len() - self.rng.usize(1..=most));
+                        did = true;
+                    }
+                }
+                did
+            }
+            Lie::Hole => {
+                let at = self.rng.usize(..self.lanes.len());
+                let found = Witnesses::hole(&self.lanes[at], &mut self.rng);
+                if let Some(place) = found {
+                    self.lanes[at][place] = None;
+                }
+                found.is_some()
+            }
+        };
+        if did {
+            self.has_lied = Some(lie);
+        }
+        did
+    }
+
+    /// The keys, and the last messages of each lane, one a line: for a failing history.
+    pub fn lines(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for (key, (revision, value)) in &self.keys {
+            let value: String = String::from_utf8_lossy(value).chars().take(700).collect();
+            lines.push(format!("key {key}, revision {}: {value}", revision.0));
+        }
+        for (at, lane) in self.lanes.iter().enumerate() {
+            for (place, bytes) in lane.iter().enumerate().skip(lane.len().saturating_sub(30)) {
+                let message = bytes.as_ref().map(|bytes| Message::decode(bytes));
+                let shown = match message {
+                    None => "removed".to_string(),
+                    Some(Err(malformed)) => malformed.to_string(),
+                    Some(Ok((message, _))) => {
+                        let Message { incarnation, index, start, stored, body, .. } = message;
+                        match body {
+                            MessageBody::Seal(node) => format!("seal of {incarnation} by {node}"),
+                            MessageBody::Data(data) => format!(
+                                "{index} of {incarnation}: [{start}, {}), stored {stored:?}",
+                                start + data.len() as u64
+                            ),
+                        }
+                    }
+                };
+                lines.push(format!("lane {at}, place {}: {shown}", place + 1));
+            }
+        }
+        lines
+    }
+
+    /// Ends all faults.
+    pub fn heal(&mut self) {
+        self.faults = NetFaults { old_looks: self.faults.old_looks, ..NetFaults::default() };
+        self.cut_until.iter_mut().for_each(|cut| *cut = [0; 2]);
+        self.leaderless_until.fill(0);
+    }
+}
+
+/// The service as a process of a member reaches it.
+#[derive(Debug)]
+pub(super) struct SimService {
+    pub net: Arc<Mutex<Net>>,
+    pub time: Arc<SimTime>,
+    pub process: Process,
+}
+
+impl SimService {
+    fn rest(&self) {
+        let until = {
+            let mut net = self.net.lock().unpoisoned();
+            let rests = net.faults.rests > 0.0 && net.rng.f64() < net.faults.rests;
+            let most = net.term_ns * 2;
+            rests.then(|| self.time.now() + net.rng.u64(..most))
+        };
+        while let Some(until) = until.filter(|until| self.time.now() < *until) {
+            if !cluster::meanwhile() {
+                self.time.pass_until(until);
+            }
+        }
+    }
+}
+
+impl LogService for SimService {
+    fn max_message_bytes(&self) -> usize {
+        MESSAGE_BYTES
+    }
+
+    fn begin(&self, request: Request) -> RequestId {
+        self.rest();
+        let now = self.time.now();
+        let mut net = self.net.lock().unpoisoned();
+        net.advance(now);
+        if net.is_living(self.process) {
+            net.begin(now, self.process, request)
+        } else {
+            RequestId(0)
+        }
+    }
+
+    fn answer(&self, request: RequestId, wait: bool) -> Option<Reply> {
+        loop {
+            let now = self.time.now();
+            let next = {
+                let mut net = self.net.lock().unpoisoned();
+                net.advance(now);
+                if !net.is_living(self.process) {
+                    return Some(Reply::Gone("the process was killed".into()));
+                }
+                if let Some(reply) = net.replies.remove(&request) {
+                    return Some(reply);
+                }
+                if !wait {
+                    return None;
+                }
+                if !net.open.contains(&request) {
+                    return Some(Reply::Silence);
+                }
+                net.next_event()
+            };
+            if !cluster::meanwhile() {
+                // The request times out, at the latest.
+                self.time.pass_until(next.expect("an open request has its time-out"));
+            }
+        }
+    }
+
+    fn broadcast(&self, message: Vec<u8>) {
+        let now = self.time.now();
+        let mut net = self.net.lock().unpoisoned();
+        if !net.is_living(self.process) || net.cut_until[self.process.member][0] > now {
+            return;
+        }
+        for to in 0..net.processes.len() {
+            if !net.is_lost() {
+                let at = now + net.delay();
+                net.schedule(at, Event::Broadcast { to, message: message.clone() });
+            }
+        }
+    }
+
+    fn listen(&self) -> Receiver<Vec<u8>> {
+        let (sender, receiver) = sync_channel(LISTENED);
+        self.net.lock().unpoisoned().listeners.push(MarkListener { process: self.process, sender });
+        receiver
+    }
+}

@@ -1,0 +1,31 @@
+//! Promise: a replicated database loses nothing that was acknowledged, in simulated histories that
+//! repeat exactly.
+#![allow(missing_docs)]
+#![cfg(feature = "replication")]
+
+use hyades_simulator::HANGS_AFTER;
+use hyades_simulator::replicated::{ReplicatedOptions, digest_of_history, torture_replicated};
+
+#[test]
+fn a_seed_gives_the_same_history() {
+    for seed in 0..12 {
+        let digest = digest_of_history(seed);
+        assert_ne!(digest, digest_of_history(seed + 1), "seed {seed}");
+        assert_eq!(digest, digest_of_history(seed), "seed {seed}");
+    }
+}
+
+#[test]
+fn histories_are_sound() {
+    for seed in [0, fastrand::u64(..1 << 40)] {
+        let options =
+            ReplicatedOptions { seconds: 15.0, histories: 400, seed, hangs_after: HANGS_AFTER };
+        let report = torture_replicated(&options, |line| eprintln!("{line}"));
+        let counts = &report.counts;
+        let told = (report.failed, &report.sentences, &report.trace);
+        assert!(report.is_sound(), "{told:#?}");
+        for what in ["primaries", "handovers", "power cuts", "marks compared", "lies of the log"] {
+            assert!(counts.get(what).is_some_and(|times| *times > 3), "{what}: {counts:?}");
+        }
+    }
+}
