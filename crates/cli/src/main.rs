@@ -7,6 +7,8 @@
 
 mod bench;
 mod demo;
+#[cfg(feature = "replication")]
+mod member;
 mod moving;
 #[cfg(feature = "replication")]
 mod replication;

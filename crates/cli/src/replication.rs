@@ -5,7 +5,7 @@ use hyades_cli::failure::{Failure, usage};
 use hyades_cli::units;
 use hyades_replication::nats::{Address, NatsLog, NatsSettings};
 use hyades_replication::probe::{ProbeSettings, probe};
-use hyades_replication::{Appender, LogService};
+use hyades_replication::{FirstAppender, LogService};
 use hyades_wal::Remote;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -81,7 +81,7 @@ impl NewLanes {
 
     /// A writer of the lanes.
     pub fn remote(&self) -> Arc<dyn Remote> {
-        Arc::new(Appender::new(self.service.clone(), "bench".into(), self.lanes))
+        Arc::new(FirstAppender::new(self.service.clone(), "bench"))
     }
 }
 

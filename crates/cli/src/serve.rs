@@ -65,11 +65,22 @@ fn failure_of(error: ServerError) -> Failure {
 /// A setting is not possible; the server cannot start; its database cannot be opened, or its log
 /// fails.
 pub fn serve(options: &ServeOptions) -> Result<bool, Failure> {
-    let settings = Settings::from_arguments(&options.arguments);
+    #[cfg(feature = "replication")]
+    let (member, arguments) = crate::member::split(&options.arguments)?;
+    #[cfg(not(feature = "replication"))]
+    let arguments = &options.arguments;
+    let settings = Settings::from_arguments(&arguments);
     let settings = settings.map_err(|error| Failure::Usage(error.to_string()))?;
     settings.count_memory(memory::allocated);
     hyades_server::survive_file_limit().map_err(Failure::doing("cannot take SIGXFSZ"))?;
+    #[cfg(not(feature = "replication"))]
     let server = Server::start(settings).map_err(failure_of)?;
+    #[cfg(feature = "replication")]
+    let server = match member {
+        Some(member) => Server::start_as_member(settings, member.source()),
+        None => Server::start(settings),
+    }
+    .map_err(failure_of)?;
     server.stop_on_signals().map_err(Failure::doing("cannot wait for signals"))?;
     let tls = server.tls_address();
     let plain = server.address().filter(|address| Some(*address) != tls);
