@@ -7,6 +7,9 @@
 //! - [`seal`]: the end of all earlier incarnations of a lane.
 //! - [`begin`]: the beginning of an incarnation, as the log service keeps it.
 //! - [`appender`]: the writer of the lanes, as the log's [`Remote`](hyades_wal::Remote).
+//! - [`lease`], [`lease_keeper`], [`lease_watch`]: which process writes, and may answer.
+//! - [`standby`]: a copy of the database that follows, is read, and can take over.
+//! - [`member`], [`member_thread`]: a process that is a standby or the primary, as the lease says.
 //!
 //! An acknowledged batch is in its lane before the first seal of a later incarnation, so every
 //! reader that ends the incarnation takes the batch: see `docs/protocols/replicated-lane.md`.

@@ -36,8 +36,8 @@ impl fmt::Display for StandbyError {
             StandbyError::Files(error) => write!(f, "the files of the member: {error}"),
             StandbyError::Replay(error) => write!(f, "the log cannot be followed: {error}"),
             StandbyError::NeedsBase => f.write_str(
-                "the database had content before its log was replicated, which no lane has: begin \
-                 with a copy of the directory of a member that was stopped",
+                "the database had content before its log was replicated, which no lane has: no \
+                 member can join it; copy its rows to a new replicated database",
             ),
             StandbyError::Lost { stream, end, stored } => write!(
                 f,
