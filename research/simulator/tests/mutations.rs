@@ -120,8 +120,11 @@ fn is_seen_by_one_test(rule: Mutation) -> bool {
     rule == Mutation::LeaveOutUnanchored
         // Torture has no replicated log: `crates/replication/tests/lanes.rs`.
         || matches!(rule, Mutation::RaiseAtLocalSync | Mutation::BlindResume)
-        // Nor a lease: `crates/hyades/tests/mutations/lease.rs`.
-        || rule == Mutation::AnswerUnchecked
+        // Nor a lease: `crates/hyades/tests/mutations/lease.rs`, `replicated_mutations.rs`, and
+        // `crates/replication/tests/lease_mutations.rs`.
+        || matches!(rule, Mutation::AnswerUnchecked | Mutation::LeaseFromArrival)
+        || matches!(rule, Mutation::TimerThroughOutage | Mutation::TimerFromLook)
+        || rule == Mutation::IgnoreStored
         // Nor standbys: `crates/wal/tests/mirror`.
         || matches!(
             rule,

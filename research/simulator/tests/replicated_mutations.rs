@@ -13,6 +13,7 @@
 //!   lease, beside clocks that differ most, and a read within the rest.
 //! - `timer-through-outage`: costs a takeover without need. The answers of the holder have ended by
 //!   then, and the lease is set under the revision seen, so nothing is wrong.
+//!   `crates/replication/tests/lease_mutations.rs` breaks both rules of a candidate's time.
 #![allow(missing_docs)]
 #![cfg(all(feature = "replication", feature = "mutations"))]
 
