@@ -231,11 +231,56 @@ pub fn all() -> &'static [Command] {
 
 /// The place of a command in [`all`]; the name may be in any case.
 pub fn find(name: &[u8]) -> Option<usize> {
-    let mut lower = [0; 20];
-    let lower = lower.get_mut(..name.len())?;
-    lower.copy_from_slice(name);
-    lower.make_ascii_lowercase();
-    all().binary_search_by(|command| command.name.as_bytes().cmp(lower)).ok()
+    static NAME_INDEX: OnceLock<NameIndex> = OnceLock::new();
+    NAME_INDEX.get_or_init(NameIndex::new).find(name)
+}
+
+/// The places of commands in a hash table: each request looks for its name.
+struct NameIndex {
+    /// The places in [`all`], or [`NO_COMMAND`]; at most half of the slots are taken.
+    slots: Box<[u16]>,
+}
+
+const NO_COMMAND: u16 = u16::MAX;
+
+/// No command has a longer name, in bytes.
+const LONGEST_NAME: usize = 32;
+
+impl NameIndex {
+    fn new() -> NameIndex {
+        let commands = all();
+        debug_assert!(commands.iter().all(|command| command.name.len() <= LONGEST_NAME));
+        let mut index =
+            NameIndex { slots: vec![NO_COMMAND; (2 * commands.len()).next_power_of_two()].into() };
+        for (place, command) in commands.iter().enumerate() {
+            let free = index.probe(command.name.as_bytes(), |place| place == NO_COMMAND);
+            index.slots[free] = place as u16;
+        }
+        index
+    }
+
+    /// The first slot that is accepted, in the order of slots for a name in any case.
+    fn probe(&self, name: &[u8], accepts: impl Fn(u16) -> bool) -> usize {
+        let hash = name.iter().fold(name.len() as u32, |hash, byte| {
+            (hash ^ u32::from(byte.to_ascii_lowercase())).wrapping_mul(0x0100_0193)
+        });
+        let mask = self.slots.len() - 1;
+        let mut slot = (hash ^ hash >> 15) as usize & mask;
+        while !accepts(self.slots[slot]) {
+            slot = (slot + 1) & mask;
+        }
+        slot
+    }
+
+    fn find(&self, name: &[u8]) -> Option<usize> {
+        if name.len() > LONGEST_NAME {
+            return None;
+        }
+        let is_named =
+            |place: u16| all()[place as usize].name.as_bytes().eq_ignore_ascii_case(name);
+        let slot = self.probe(name, |place| place == NO_COMMAND || is_named(place));
+        Some(self.slots[slot]).filter(|place| *place != NO_COMMAND).map(usize::from)
+    }
 }
 
 /// The command of a name, in any case.

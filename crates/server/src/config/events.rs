@@ -10,14 +10,30 @@ const LETTERS: &str = "g$lshzxetdKEmn";
 /// The number of letters for which `A` stands.
 const IN_ALL: usize = 10;
 
+/// The bit of a letter, 0 for an unknown one. The path of each command asks: constants only.
+const fn bit(letter: char) -> u16 {
+    let mut at = 0;
+    while at < LETTERS.len() {
+        if LETTERS.as_bytes()[at] as char == letter {
+            return 1 << at;
+        }
+        at += 1;
+    }
+    0
+}
+
+/// The kinds of channels.
+const CHANNELS: u16 = bit('K') | bit('E');
+const MISSES: u16 = bit('m');
+
 impl EventClasses {
     /// Reads letters in any order; `None` if a letter is unknown.
     pub fn read(text: &str) -> Option<EventClasses> {
-        let bit = |letter| match letter {
+        let bits = |letter| match letter {
             'A' => Some((1 << IN_ALL) - 1),
-            letter => LETTERS.find(letter).map(|at| 1 << at),
+            letter => Some(bit(letter)).filter(|bit| *bit != 0),
         };
-        let classes = text.chars().try_fold(0, |all, letter| Some(all | bit(letter)?))?;
+        let classes = text.chars().try_fold(0, |all, letter| Some(all | bits(letter)?))?;
         Some(EventClasses(classes))
     }
 
@@ -33,17 +49,17 @@ impl EventClasses {
 
     /// Whether the set has a class.
     pub fn has(self, letter: char) -> bool {
-        LETTERS.find(letter).is_some_and(|at| self.0 >> at & 1 == 1)
+        self.0 & bit(letter) != 0
     }
 
     /// Whether there can be any event: of a class, to a kind of channels.
     pub fn is_on(self) -> bool {
-        self.has('K') || self.has('E')
+        self.0 & CHANNELS != 0
     }
 
     /// Whether there is an event for a read of a missing key.
     pub fn tells_misses(self) -> bool {
-        self.is_on() && self.has('m')
+        self.is_on() && self.0 & MISSES != 0
     }
 }
 

@@ -71,7 +71,11 @@ impl Wrote {
         self.notes_keys = context.tracks;
         self.notices.append(&mut caller.notices.borrow_mut());
         let place_in_run = self.times.len() - 1;
-        self.script_lines.extend(caller.lines.borrow_mut().drain(..).map(|l| (place_in_run, l)));
+        let mut lines = caller.lines.borrow_mut();
+        if !lines.is_empty() {
+            self.script_lines.extend(lines.drain(..).map(|line| (place_in_run, line)));
+        }
+        drop(lines);
         self.notices.note(context, &catalogue::all()[place], args);
     }
 
