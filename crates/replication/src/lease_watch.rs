@@ -48,6 +48,11 @@ impl LeaseWatch {
         self.unchanged.is_some_and(|(_, last)| now.saturating_sub(last) < self.term_ns)
     }
 
+    /// Makes a look due: the holder may have given the lease away.
+    pub fn hurry(&mut self) {
+        self.looked_ns = 0;
+    }
+
     /// Begins a look when one is due, and takes the answer.
     ///
     /// # Errors

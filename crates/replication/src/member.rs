@@ -47,6 +47,8 @@ const AGAIN_NS: u64 = 50_000_000;
 /// How often a standby tells how far it is, and when it is forgotten.
 const TELLS_NS: u64 = 100_000_000;
 const FORGOTTEN_NS: u64 = 5_000_000_000;
+/// A standby heard of within this time is taken to run.
+const LATELY_NS: u64 = 500_000_000;
 /// How long a primary that leaves tries to give its lease away.
 const RELEASE_PATIENCE: Duration = Duration::from_secs(1);
 
@@ -252,8 +254,27 @@ impl MemberLoop {
         else {
             unreachable!("the state was looked at");
         };
-        primary.release(successor, RELEASE_PATIENCE);
+        let database = hex(&primary.uuid());
+        let best = successor.map(str::to_owned).or_else(|| self.furthest_standby(&database));
+        primary.release(best.as_deref(), RELEASE_PATIENCE);
+        self.service.broadcast(reports::encode(&Told::Released { database }));
         Some(self.leave("the lease was given away".to_owned()))
+    }
+
+    /// The standby that has synced most, among those heard of lately: it takes the lease at once.
+    fn furthest_standby(&self, database: &str) -> Option<String> {
+        let now = clock::monotonic_ns();
+        let is_there = |heard: &&Heard| {
+            heard.report.database == database && now.saturating_sub(heard.at_ns) < LATELY_NS
+        };
+        let synced = |heard: &&Heard| {
+            (
+                heard.report.incarnation,
+                heard.report.synced.iter().map(|&lsn| lsn as u128).sum::<u128>(),
+            )
+        };
+        let best = self.standbys.values().filter(is_there).max_by_key(synced)?;
+        Some(best.report.node.clone())
     }
 
     /// Takes what members have told, and tells.
@@ -271,6 +292,7 @@ impl MemberLoop {
                         self.hand_over = Some(to);
                     }
                 }
+                Some(Told::Released { .. }) => self.watch.hurry(),
                 _ => {}
             }
         }

@@ -1,5 +1,6 @@
-//! Messages of members to each other, by broadcasts, which may be lost: how far a standby is, and
-//! orders to hand the database over. A message is text of JSON behind a magic.
+//! Messages of members to each other, by broadcasts, which may be lost: how far a standby is,
+//! orders to hand the database over, and the news that a lease was given away. A message is text of
+//! JSON behind a magic.
 
 use hyades_wal::Lsn;
 use serde::{Deserialize, Serialize};
@@ -17,6 +18,11 @@ pub(crate) enum Told {
         database: String,
         /// The node.
         to: Option<String>,
+    },
+    /// The primary of a database has given its lease away: the key of the lease says to which node.
+    Released {
+        /// The database's uuid, in hexadecimal digits.
+        database: String,
     },
 }
 
@@ -73,9 +79,11 @@ mod tests {
             synced: vec![1, 2],
             lag_us: Some(4),
         };
-        for told in
-            [Told::Standby(report), Told::HandOver { database: "00".into(), to: Some("n2".into()) }]
-        {
+        for told in [
+            Told::Standby(report),
+            Told::HandOver { database: "00".into(), to: Some("n2".into()) },
+            Told::Released { database: "00".into() },
+        ] {
             let bytes = encode(&told);
             assert_eq!(decode(&bytes), Some(told));
             assert_eq!(decode(&bytes[..bytes.len() - 1]), None);
