@@ -11,6 +11,7 @@ use crate::begin::{self, Begin};
 use crate::message::{Message, MessageBody, header_bytes};
 use crate::seal::{Sealed, Writer};
 use crate::service::{LogService, Place, Reply, Request, RequestId};
+use crate::short_lane::ShortLane;
 use hyades_platform::broken;
 use hyades_platform::sync::Unpoisoned;
 use hyades_wal::{AnswerLease, Lsn, MAX_LANES, Remote, RemoteEnded, RemoteIncarnation};
@@ -39,6 +40,7 @@ struct WrittenLane {
     end: Lsn,
     next_chain: u32,
     under_way: UnderWay,
+    short: ShortLane,
     ended: Option<RemoteEnded>,
 }
 
@@ -76,6 +78,7 @@ impl Appender {
                 end: start,
                 next_chain: 0,
                 under_way: UnderWay::Nothing,
+                short: ShortLane::default(),
                 ended: None,
             })
         };
@@ -231,7 +234,23 @@ impl Remote for Appender {
             };
             match (self.service.answer(request, wait)?, appends) {
                 (Reply::Appended(place), true) => self.is_stored(stream, &mut lane, place),
-                (Reply::Messages(messages), false) => self.saw(stream, &mut lane, messages),
+                (Reply::Messages(messages), false) => {
+                    lane.short.ends();
+                    self.saw(stream, &mut lane, messages);
+                }
+                (Reply::Short(end), false) => {
+                    let known = lane.last;
+                    match lane.short.goes_on((stream, end), known) {
+                        Err(lost) => lane.ended = Some(lost),
+                        Ok(()) => {
+                            self.begin_look(stream, &mut lane);
+                            // The caller has other work while time passes.
+                            if !wait {
+                                return None;
+                            }
+                        }
+                    }
+                }
                 (Reply::Gone(what), _) => lane.ended = Some(RemoteEnded::Different(what)),
                 _ => self.begin_look(stream, &mut lane),
             }

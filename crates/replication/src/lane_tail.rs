@@ -2,6 +2,7 @@
 
 use crate::message::{LaneReader, Message, MessageBody, Sealed, Taken};
 use crate::service::{LogService, Place, Reply, Request};
+use crate::short_lane::ShortLane;
 use hyades_wal::{Dimension, Lsn, RemoteEnded, Seen};
 use std::sync::Arc;
 
@@ -38,6 +39,7 @@ pub struct LaneTail {
     stored: Vec<Lsn>,
     /// The seals read, in order: of each incarnation above all before, the first.
     seals: Vec<(u32, Sealed)>,
+    short: ShortLane,
 }
 
 impl LaneTail {
@@ -53,8 +55,8 @@ impl LaneTail {
             reader
         });
         let behind = seen.map_or(Place::START, |seen| Place(seen.place));
-        let (stored, seals) = (Vec::new(), Vec::new());
-        LaneTail { lane, database, incarnation, dimension, behind, reader, stored, seals }
+        let (stored, seals, short) = (Vec::new(), Vec::new(), ShortLane::default());
+        LaneTail { lane, database, incarnation, dimension, behind, reader, stored, seals, short }
     }
 
     /// By lane, the highest position that the messages read state as stored; empty before the
@@ -98,7 +100,14 @@ impl LaneTail {
     /// The lane is not the lane that was written.
     pub fn read(&mut self, service: &dyn LogService) -> Result<Vec<Tailed>, RemoteEnded> {
         match service.ask(Request::Read { lane: self.lane, behind: self.behind }) {
-            Reply::Messages(messages) => self.take(messages),
+            Reply::Messages(messages) => {
+                self.short.ends();
+                self.take(messages)
+            }
+            Reply::Short(end) => {
+                self.short.goes_on((self.lane, end), self.behind)?;
+                Ok(Vec::new())
+            }
             Reply::Gone(what) => Err(RemoteEnded::Different(what)),
             _ => Ok(Vec::new()),
         }

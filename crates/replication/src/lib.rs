@@ -34,6 +34,7 @@ pub mod probe;
 mod reports;
 pub mod seal;
 pub mod service;
+mod short_lane;
 pub mod simulated;
 pub mod standby;
 mod standby_checkpoint;

@@ -122,6 +122,9 @@ pub enum Reply {
     Value(Option<Versioned>),
     /// Messages of the lane, ascending. Without a gap, unless messages were removed from the lane.
     Messages(Vec<(Place, Arc<Vec<u8>>)>),
+    /// The lane ends here, before the place of the read, as the lane's leader knows. A leader that
+    /// was replaced and does not know so yet may answer, for some seconds.
+    Short(Place),
     /// The lane is not the lane that the service had at the beginning.
     Gone(String),
     /// No answer came in time: the request may have been carried out, or may be later.

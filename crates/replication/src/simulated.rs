@@ -61,6 +61,9 @@ impl State {
             Request::Read { lane, behind } => {
                 let lane = &self.lanes[*lane];
                 let from = behind.0 as usize;
+                if from > lane.len() {
+                    return Reply::Short(Place(lane.len() as u64));
+                }
                 let mut to = lane.len();
                 if self.rng.f64() < faults.old_looks {
                     to = self.rng.usize(from..=to);
@@ -116,6 +119,11 @@ impl SimulatedLog {
     /// Appends a message without a condition, at once.
     pub fn put(&self, lane: usize, message: Vec<u8>) {
         self.state.lock().unpoisoned().lanes[lane].push(Arc::new(message));
+    }
+
+    /// Loses the messages of a lane behind a place, as a service that breaks its promise.
+    pub fn lose_behind(&self, lane: usize, place: Place) {
+        self.state.lock().unpoisoned().lanes[lane].truncate(place.0 as usize);
     }
 
     /// Carries out all copies of requests that are still under way.

@@ -7,6 +7,10 @@ mod common;
 
 use common::{STREAMS, contains_in_order, payload, seal_of_another, start, taken};
 use fastrand::Rng;
+use hyades_platform::clock;
+use hyades_replication::begin;
+use hyades_replication::lane_tail::LaneTail;
+use hyades_replication::service::Place;
 use hyades_replication::simulated::{Faults, SimulatedLog};
 use hyades_wal::{FrameKind, Log, Lsn};
 use std::sync::Arc;
@@ -127,6 +131,50 @@ fn threads_write_both_places_and_a_seal_stops_them() {
         assert!(has_ended);
         assert!(log.frontier().durable(stream) <= frames.len() as u64);
     }
+}
+
+/// Another promise: a lane that has lost messages stops its writer and its readers, once no answer
+/// has shown the messages for half a minute.
+#[test]
+fn lost_messages_stop_the_writer_and_readers() {
+    let at = |seconds: u64| clock::simulate(Some(seconds * 1_000_000_000));
+    at(1);
+    let (root, mut rng) = (tempfile::tempdir().unwrap(), Rng::with_seed(3));
+    let service = Arc::new(SimulatedLog::new(STREAMS, 3, Faults::default()));
+    let log = start(root.path(), service.clone(), true);
+    let store = || {
+        while (0..STREAMS).any(|at| log.frontier().durable(at) < log.next_lsn(at)) {
+            (0..STREAMS).for_each(|stream| _ = log.step(stream));
+        }
+    };
+    write(&log, &mut rng, 50);
+    store();
+    let begin = begin::next(&*service, 0).unwrap().unwrap();
+    let (database, dim) = (begin.database().unwrap(), begin.incarnation.dims[0].clone());
+    let mut tail = LaneTail::new((0, dim), (database, 1), None);
+    while !tail.read(&*service).unwrap().is_empty() {}
+    assert_eq!(tail.end(), log.frontier().durable(0));
+
+    let lost = service.lane(0).len() as u64 - 1;
+    service.lose_behind(0, Place(lost));
+    at(2);
+    write(&log, &mut rng, 50);
+    let mut step = |second: u64| {
+        at(second);
+        for _ in 0..100 {
+            (0..STREAMS).for_each(|stream| _ = log.step(stream));
+        }
+        (tail.read(&*service).map(|found| found.len()), log.poisoned().map(|why| why.to_string()))
+    };
+    for second in 2..32 {
+        assert_eq!(step(second), (Ok(0), None), "a later leader may know the messages");
+    }
+    let (read, written) = step(32);
+    let read = read.unwrap_err().to_string();
+    for why in [read, written.expect("the log has stopped")] {
+        assert!(why.contains("lane 0 has lost messages"), "{why}");
+    }
+    clock::simulate(None);
 }
 
 /// Mutation test: each rule broken is noticed.

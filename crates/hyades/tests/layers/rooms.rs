@@ -115,6 +115,7 @@ pub const CRATES: &[CrateRooms] = &[
         largest_circle: 0,
         layers: &[
             &["hex", "message", "service"],
+            &["short_lane"],
             &["simulated", "probe", "nats", "lane_tail", "marks", "keys", "reports"],
             &["lease", "seal"],
             &["lease_keeper", "lease_watch"],

@@ -314,12 +314,27 @@ impl OpenStream {
                 Err(_) => break,
             }
         }
-        if messages.is_empty()
-            && let Some(gone) = self.gone().await
-        {
-            return gone;
+        match messages.is_empty() {
+            true => self.look_at_end(behind).await,
+            false => Reply::Messages(messages),
         }
-        Reply::Messages(messages)
+    }
+
+    /// The answer to a read that finds nothing.
+    async fn look_at_end(&self, behind: Place) -> Reply {
+        match self.context.get_stream(&self.name).await {
+            Ok(stream) if stream.cached_info().created.to_string() != self.created => {
+                Reply::Gone(format!("stream {} was created again", self.name))
+            }
+            Ok(stream) => match stream.cached_info().state.last_sequence {
+                last if last < behind.0 => Reply::Short(Place(last)),
+                _ => Reply::Messages(Vec::new()),
+            },
+            Err(error) if is_missing(&error.kind()) => {
+                Reply::Gone(format!("stream {} was deleted", self.name))
+            }
+            Err(_) => Reply::Messages(Vec::new()),
+        }
     }
 
     /// The newest message of a subject, as the leader of the stream knows it.
@@ -338,13 +353,10 @@ impl OpenStream {
 
     /// Tells if the stream is known not to be the stream that was opened.
     async fn gone(&self) -> Option<Reply> {
-        let what = match self.context.get_stream(&self.name).await {
-            Ok(stream) if stream.cached_info().created.to_string() == self.created => return None,
-            Ok(_) => "was created again",
-            Err(error) if is_missing(&error.kind()) => "was deleted",
-            Err(_) => return None,
-        };
-        Some(Reply::Gone(format!("stream {} {what}", self.name)))
+        match self.look_at_end(Place::START).await {
+            gone @ Reply::Gone(_) => Some(gone),
+            _ => None,
+        }
     }
 }
 

@@ -260,7 +260,10 @@ impl Net {
             }
             Request::Read { lane, behind } => {
                 let all = &self.lanes[*lane];
-                let from = (behind.0 as usize).min(all.len());
+                let from = behind.0 as usize;
+                if from > all.len() {
+                    return Some(Reply::Short(Place(all.len() as u64)));
+                }
                 let mut to = all.len();
                 if is_leaderless || self.rng.f64() < self.faults.old_looks {
                     self.counts[3] += 1;
