@@ -42,10 +42,21 @@ pub struct MemberOptions {
     /// File with certificates of authorities, for addresses with tls://
     #[arg(long)]
     nats_ca: Option<PathBuf>,
+    /// Name of the NATS server on this machine: leads no lane while this member is the primary
+    #[arg(long)]
+    nats_near: Option<String>,
 }
 
-const NAMES: [&str; 7] =
-    ["--replicated", "--node", "--announce", "--lease", "--replicas", "--nats-creds", "--nats-ca"];
+const NAMES: [&str; 8] = [
+    "--replicated",
+    "--node",
+    "--announce",
+    "--lease",
+    "--replicas",
+    "--nats-creds",
+    "--nats-ca",
+    "--nats-near",
+];
 
 /// Splits the arguments of a server into those of a member, if there are any, and the rest.
 ///
@@ -120,6 +131,7 @@ impl MemberOptions {
         settings.replicas = self.replicas as usize;
         settings.credentials.clone_from(&self.nats_creds);
         settings.authorities.clone_from(&self.nats_ca);
+        settings.near.clone_from(&self.nats_near);
         let connect = |lanes| {
             NatsLog::connect(settings.clone(), lanes)
                 .map_err(|error| format!("the replicated log cannot be used: {error}"))

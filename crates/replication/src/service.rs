@@ -154,6 +154,10 @@ pub trait LogService: fmt::Debug + Send + Sync {
     /// The broadcasts from now on. A listener that is slow misses some.
     fn listen(&self) -> Receiver<Vec<u8>>;
 
+    /// Spreads over the service's nodes what each lane needs one node for. Returns at once; nothing
+    /// depends on the outcome.
+    fn place_leaders(&self) {}
+
     /// Carries a request out, and waits for the answer.
     fn ask(&self, request: Request) -> Reply {
         self.answer(self.begin(request), true).unwrap_or(Reply::Silence)

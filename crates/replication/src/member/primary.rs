@@ -17,6 +17,8 @@ use std::time::Duration;
 
 /// How long a takeover waits for a service that does not answer.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How often the leaders of lanes are spread over the servers again.
+const PLACES_NS: u64 = 60_000_000_000;
 /// How often the primary looks after its lease, at most.
 const LOOK_NS: u64 = 2_000_000;
 
@@ -39,6 +41,9 @@ pub(super) struct Primary {
     number: u32,
     answers: Arc<AnswerLease>,
     marks: MarkMaker,
+    service: Arc<dyn LogService>,
+    /// When the leaders of lanes are spread next.
+    places_ns: u64,
 }
 
 /// Keeps the lease until `done`; sets `gives_up` once the lease is lost, or `stop` is set.
@@ -83,9 +88,19 @@ impl Primary {
             ended.map_or(begun, |ended| Err(ended.into()))
         });
         let (database, appender) = begun?;
-        let marks = MarkMaker::new(&database, service, interval)?;
-        let (number, keeper) = (own.incarnation, Some(keeper));
-        let mut primary = Primary { database, uuid, appender, keeper, number, answers, marks };
+        let marks = MarkMaker::new(&database, service.clone(), interval)?;
+        let (number, keeper, places_ns) = (own.incarnation, Some(keeper), 0);
+        let mut primary = Primary {
+            database,
+            uuid,
+            appender,
+            keeper,
+            number,
+            answers,
+            marks,
+            service,
+            places_ns,
+        };
         primary.renew(stop)?;
         Ok(primary)
     }
@@ -150,6 +165,10 @@ impl Primary {
             }
             let marked = self.marks.step();
             let now = clock::monotonic_ns();
+            if now >= self.places_ns {
+                self.places_ns = now + PLACES_NS;
+                self.service.place_leaders();
+            }
             if now >= until {
                 return Ok(());
             }

@@ -40,4 +40,5 @@ pub(super) enum Sent {
     Request(Request, Arc<Answer>),
     Broadcast(Vec<u8>),
     Listen(SyncSender<Vec<u8>>),
+    PlaceLeaders,
 }

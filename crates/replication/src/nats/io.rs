@@ -2,6 +2,7 @@
 
 use super::address::Address;
 use super::handed::Sent;
+use super::leaders;
 use super::settings::{
     HEADER_BYTES, LEAST_MESSAGE_BYTES, MAX_MESSAGE_BYTES, NatsError, NatsSettings, lane_error,
 };
@@ -68,6 +69,15 @@ pub(super) fn run(
                 }
                 Sent::Listen(listener) => {
                     tokio::spawn(listen(opened.clone(), listener));
+                }
+                Sent::PlaceLeaders => {
+                    let (opened, near) = (opened.clone(), settings.near.clone());
+                    tokio::spawn(async move {
+                        let streams = opened.lanes.iter().chain([&opened.keys]);
+                        let streams: Vec<_> =
+                            streams.map(|stream| (&stream.context, &*stream.name)).collect();
+                        leaders::place(&streams, near.as_deref()).await;
+                    });
                 }
             }
         }

@@ -10,6 +10,7 @@
 mod address;
 mod handed;
 mod io;
+mod leaders;
 mod settings;
 
 pub use address::{Address, BadAddress};
@@ -109,6 +110,10 @@ impl LogService for NatsLog {
 
     fn broadcast(&self, message: Vec<u8>) {
         self.send(Sent::Broadcast(message));
+    }
+
+    fn place_leaders(&self) {
+        self.send(Sent::PlaceLeaders);
     }
 
     fn listen(&self) -> Receiver<Vec<u8>> {

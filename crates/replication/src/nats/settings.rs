@@ -26,6 +26,9 @@ pub struct NatsSettings {
     /// A file with certificates of the authorities that the servers' certificates are checked by,
     /// beside those of the system.
     pub authorities: Option<PathBuf>,
+    /// The name of the NATS server that runs on this machine: while this process is the primary,
+    /// the server leads no lane if another server can.
+    pub near: Option<String>,
 }
 
 impl NatsSettings {
@@ -37,6 +40,7 @@ impl NatsSettings {
             timeout: Duration::from_secs(1),
             credentials: None,
             authorities: None,
+            near: None,
         }
     }
 }
