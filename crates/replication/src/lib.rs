@@ -8,7 +8,9 @@
 //! - [`begin`]: the beginning of an incarnation, as the log service keeps it.
 //! - [`appender`]: the writer of the lanes, as the log's [`Remote`](hyades_wal::Remote).
 //! - [`lease`], [`lease_keeper`], [`lease_watch`]: which process writes, and may answer.
+//! - [`meter`]: counts and times of requests, for monitoring.
 //! - [`standby`]: a copy of the database that follows, is read, and can take over.
+//! - `status`: a database as its log shows it, for operators.
 //! - [`member`], [`member_thread`]: a process that is a standby or the primary, as the lease says.
 //!
 //! An acknowledged batch is in its lane before the first seal of a later incarnation, so every
@@ -28,6 +30,7 @@ pub mod marks;
 pub mod member;
 pub mod member_thread;
 pub mod message;
+pub mod meter;
 #[cfg(feature = "nats")]
 pub mod nats;
 pub mod probe;
@@ -39,6 +42,8 @@ pub mod simulated;
 pub mod standby;
 mod standby_checkpoint;
 mod standby_error;
+#[cfg(feature = "nats")]
+pub mod status;
 
 pub use appender::Appender;
 pub use first::FirstAppender;

@@ -332,6 +332,7 @@ impl MemberLoop {
                 view.positions = standby.received();
                 view.epoch = standby.served().unwrap_or(0);
                 view.lag_us = standby.lag_us();
+                view.behind_bytes = standby.behind_bytes();
             }
             MemberState::Candidate(candidate) => view.database = Some(candidate.0.uuid()),
             MemberState::Primary(primary) => primary.show(&mut view),

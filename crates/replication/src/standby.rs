@@ -269,6 +269,18 @@ impl Standby {
         self.replayed.as_ref().map(|mark| clock::wall_us().saturating_sub(mark.wall_us))
     }
 
+    /// The bytes of the log that are known of and not replayed; `None` before the first mark was
+    /// replayed.
+    pub fn behind_bytes(&self) -> Option<u64> {
+        let replayed = self.replayed.as_ref()?;
+        let mut known = self.received();
+        if let Some(mark) = &self.mark {
+            known.iter_mut().zip(&mark.to).for_each(|(known, to)| *known = (*known).max(*to));
+        }
+        let behind = known.iter().zip(&replayed.to).map(|(known, at)| known.saturating_sub(*at));
+        Some(behind.sum())
+    }
+
     /// The standby's checkpoints so far, and how long a replay would take now.
     pub fn checkpoints(&self) -> CheckpointStats {
         self.checkpoints.stats()

@@ -147,7 +147,7 @@ fn lanes_that_were_removed_or_created_again_are_noticed() {
     let mut one_replica = lanes.settings.clone();
     one_replica.replicas = 1;
     let refused = NatsLog::connect(one_replica, STREAMS).unwrap_err();
-    assert!(matches!(&refused, NatsError::Lane(..)), "{refused}");
+    assert!(matches!(&refused, NatsError::Mismatch(..)), "{refused}");
     assert!(refused.to_string().contains("3 replicas"), "{refused}");
 }
 

@@ -23,6 +23,7 @@ use hyades_platform::callback::OnDatabaseThread;
 use hyades_platform::clock;
 use hyades_platform::sync::{AtomicU64, Mutex, Ordering};
 use std::task::Waker;
+use std::time::Duration;
 
 /// The deadline of an ended lease: above all times of the clock.
 const ENDED: u64 = u64::MAX;
@@ -97,6 +98,14 @@ impl AnswerLease {
     /// Check afterwards. Returns the waker's key.
     pub(crate) fn park(&self, waker: Waker) -> u64 {
         self.parked.lock().unwrap_or_else(|e| e.into_inner()).park(0, waker)
+    }
+
+    /// How long the lease lasts from now on.
+    pub fn left(&self) -> Duration {
+        match self.until_ns.load(Ordering::Acquire) {
+            ENDED => Duration::ZERO,
+            until_ns => Duration::from_nanos(until_ns.saturating_sub(clock::boot_ns())),
+        }
     }
 
     /// Withdraws a parked waker, if not woken yet.

@@ -114,7 +114,7 @@ pub const CRATES: &[CrateRooms] = &[
         name: "replication",
         largest_circle: 0,
         layers: &[
-            &["hex", "message", "service"],
+            &["hex", "message", "meter", "service"],
             &["short_lane"],
             &["simulated", "probe", "nats", "lane_tail", "marks", "keys", "reports"],
             &["lease", "seal"],
@@ -122,7 +122,7 @@ pub const CRATES: &[CrateRooms] = &[
             &["begin"],
             &["appender", "standby_checkpoint", "standby_error"],
             &["first", "standby"],
-            &["member"],
+            &["member", "status"],
             &["member_thread"],
         ],
     },

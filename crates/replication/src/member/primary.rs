@@ -203,6 +203,7 @@ impl Primary {
     pub fn show(&self, view: &mut MemberView) {
         view.lease = self.keeper.as_ref().map(|keeper| keeper.own().clone());
         (view.is_primary, view.is_answered) = (true, self.answers.may_answer());
+        view.lease_left = Some(self.answers.left());
         view.database = Some(self.uuid);
         view.incarnation = self.number;
         view.positions = self.appender.stored_positions();

@@ -2,6 +2,7 @@
 
 use crate::lease::Lease;
 use crate::reports::Heard;
+use std::time::Duration;
 
 /// What a member knows of itself and of the primary.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,6 +25,11 @@ pub struct MemberView {
     /// The age of the served state, in microseconds, by the wall clocks of the primary and here;
     /// `None` if not known.
     pub lag_us: Option<u64>,
+    /// At a standby, the bytes of the log that it knows of and has not replayed; `None` if not
+    /// known.
+    pub behind_bytes: Option<u64>,
+    /// At the primary, how long what only reads is answered without another renewal.
+    pub lease_left: Option<Duration>,
     /// The standbys heard of, but for this member.
     pub standbys: Vec<Heard>,
 }

@@ -1,5 +1,6 @@
 //! What threads of the log and the thread of the connections hand to each other.
 
+use crate::meter::Measured;
 use crate::service::{Reply, Request};
 use hyades_platform::sync::Unpoisoned;
 use std::sync::mpsc::SyncSender;
@@ -7,14 +8,21 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 /// An answer that a thread may wait for.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Answer {
+    measured: Measured,
     reply: Mutex<Option<Reply>>,
     is_there: Condvar,
 }
 
 impl Answer {
+    /// To a request that begins.
+    pub fn to(measured: Measured) -> Answer {
+        Answer { measured, reply: Mutex::default(), is_there: Condvar::new() }
+    }
+
     pub fn give(&self, reply: Reply) {
+        self.measured.is_answered(&reply);
         *self.reply.lock().unpoisoned() = Some(reply);
         self.is_there.notify_all();
     }

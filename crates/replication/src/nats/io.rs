@@ -30,6 +30,8 @@ use tokio::sync::mpsc::UnboundedReceiver;
 const MAX_CONNECTIONS: usize = 4;
 /// A read answers with no more messages.
 const MAX_READ: usize = 64;
+/// Servers refuse at once what has no leader: a writer that asks again has rested for as long.
+const REST: Duration = Duration::from_millis(10);
 /// The longest pause between two attempts to connect again.
 const MAX_PAUSE: Duration = Duration::from_millis(250);
 
@@ -57,7 +59,13 @@ pub(super) fn run(
             match sent {
                 Sent::Request(request, answer) => {
                     let opened = opened.clone();
-                    tokio::spawn(async move { answer.give(opened.carry_out(request).await) });
+                    tokio::spawn(async move {
+                        let reply = opened.carry_out(request).await;
+                        if reply == Reply::Silence {
+                            tokio::time::sleep(REST).await;
+                        }
+                        answer.give(reply);
+                    });
                 }
                 Sent::Broadcast(message) => {
                     let (client, subject) =
@@ -95,7 +103,7 @@ async fn listen(opened: Arc<Opened>, listener: SyncSender<Vec<u8>>) {
     }
 }
 
-fn runtime() -> Result<Runtime, NatsError> {
+pub(super) fn runtime() -> Result<Runtime, NatsError> {
     Builder::new_current_thread().enable_all().build().map_err(NatsError::Thread)
 }
 
@@ -169,7 +177,7 @@ fn stream_config(settings: &NatsSettings) -> Config {
     }
 }
 
-async fn connect(settings: &NatsSettings) -> Result<Client, NatsError> {
+pub(super) async fn connect(settings: &NatsSettings) -> Result<Client, NatsError> {
     let mut options = ConnectOptions::new()
         .name(format!("hyades {}", settings.address.name))
         .connection_timeout(settings.timeout)
@@ -272,7 +280,7 @@ impl OpenStream {
         };
         if has(&found.config) != has(&config) {
             let why = format!("it has {}; expected {}", has(&found.config), has(&config));
-            return Err(failed(&why));
+            return Err(NatsError::Mismatch(name, why));
         }
         let created = found.created.to_string();
         let stream = context.get_stream_no_info(&name).await.map_err(|error| failed(&error))?;
@@ -370,7 +378,7 @@ impl OpenStream {
     }
 }
 
-fn is_missing(kind: &GetStreamErrorKind) -> bool {
+pub(super) fn is_missing(kind: &GetStreamErrorKind) -> bool {
     matches!(kind, GetStreamErrorKind::JetStream(error)
         if error.error_code() == ErrorCode::STREAM_NOT_FOUND)
 }

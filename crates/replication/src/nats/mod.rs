@@ -9,13 +9,16 @@
 
 mod address;
 mod handed;
+mod inspect;
 mod io;
 mod leaders;
 mod settings;
 
 pub use address::{Address, BadAddress};
+pub use inspect::{FoundKey, FoundLane, FoundLog, inspect};
 pub use settings::{NatsError, NatsSettings};
 
+use crate::meter::LogMeter;
 use crate::service::{LogService, Reply, Request, RequestId};
 use handed::{Answer, Sent};
 use hyades_platform::sync::Unpoisoned;
@@ -39,6 +42,7 @@ pub struct NatsLog {
     next: AtomicU64,
     max_message_bytes: usize,
     timeout: Duration,
+    meter: Arc<LogMeter>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -63,6 +67,7 @@ impl NatsLog {
             next: AtomicU64::new(0),
             max_message_bytes,
             timeout,
+            meter: Arc::new(LogMeter::new(lanes)),
             thread: Some(thread),
         })
     }
@@ -72,6 +77,11 @@ impl NatsLog {
     /// Whether the thread of the connections has taken it.
     fn send(&self, sent: Sent) -> bool {
         self.requests.as_ref().is_some_and(|requests| requests.send(sent).is_ok())
+    }
+
+    /// Counts and times of the requests.
+    pub fn meter(&self) -> &Arc<LogMeter> {
+        &self.meter
     }
 
     /// Removes the lanes and keys, with all that they hold.
@@ -90,7 +100,7 @@ impl LogService for NatsLog {
 
     fn begin(&self, request: Request) -> RequestId {
         let id = RequestId(self.next.fetch_add(1, Ordering::Relaxed));
-        let answer = Arc::new(Answer::default());
+        let answer = Arc::new(Answer::to(self.meter.begin(&request)));
         self.answers.lock().unpoisoned().insert(id, answer.clone());
         if !self.send(Sent::Request(request, answer.clone())) {
             answer.give(Reply::Silence);

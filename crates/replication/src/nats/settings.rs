@@ -57,8 +57,17 @@ pub enum NatsError {
     Unsuitable(String),
     /// The stream of a lane cannot be opened or created.
     Lane(String, String),
+    /// The stream of a lane is there, with other settings.
+    Mismatch(String, String),
     /// The thread of the connection did not start.
     Thread(std::io::Error),
+}
+
+impl NatsError {
+    /// Whether the same may succeed later: servers may be starting, or electing a leader.
+    pub fn may_pass(&self) -> bool {
+        matches!(self, NatsError::Unreachable(_) | NatsError::Lane(..))
+    }
 }
 
 impl fmt::Display for NatsError {
@@ -69,7 +78,7 @@ impl fmt::Display for NatsError {
                 write!(f, "{}: the credentials cannot be read: {error}", path.display())
             }
             NatsError::Unsuitable(why) => write!(f, "the NATS service cannot be used: {why}"),
-            NatsError::Lane(stream, why) => {
+            NatsError::Lane(stream, why) | NatsError::Mismatch(stream, why) => {
                 write!(f, "the NATS stream {stream} cannot be used: {why}")
             }
             NatsError::Thread(error) => write!(f, "the thread for NATS does not start: {error}"),
