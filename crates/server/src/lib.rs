@@ -59,6 +59,7 @@ pub use export::{ExportReport, export};
 pub use import::{ImportReport, import};
 #[cfg(feature = "replication")]
 pub use member::{
-    MakeBuilder, MemberView, PrimaryView, RoleChange, RoleSource, SourceFactory, View,
+    LaneFigures, MakeBuilder, MemberView, PrimaryView, ReadMetrics, RoleChange, RoleSource,
+    SourceFactory, View,
 };
 pub use server::{Handle, Server, ServerError, ping, ping_file, survive_file_limit};

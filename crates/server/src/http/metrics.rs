@@ -1,6 +1,8 @@
 //! `/metrics`: the numbers of INFO, of commands, and of the database, in the text format of
 //! Prometheus.
 
+#[cfg(feature = "replication")]
+mod member;
 mod numbers;
 
 pub use numbers::NUMBERS;
@@ -52,6 +54,8 @@ pub fn text(shared: &Shared, live: &[u64]) -> String {
     databases(&mut metrics, shared, live);
     commands(&mut metrics, shared);
     errors(&mut metrics, shared);
+    #[cfg(feature = "replication")]
+    member::add(&mut metrics, shared);
     match shared.store.opened.get() {
         Some(opened) => {
             let from_database = opened.database.metrics().into_iter();

@@ -2,6 +2,8 @@
 //! further data beyond INFO.
 
 mod json;
+#[cfg(feature = "replication")]
+mod member;
 
 use super::metrics::class_of;
 use crate::commands::info;
@@ -38,7 +40,11 @@ impl ServerState {
     pub fn of(shared: &Shared) -> ServerState {
         match shared.stopping() {
             Some(Stopping::Failed(_)) => ServerState::Failed,
-            _ if shared.store.log_failure().is_some() => ServerState::Failed,
+            _ if shared.membership.stopped().is_some() => ServerState::Failed,
+            // The log of a member may stop, and the member joins again.
+            _ if !shared.membership.is_on() && shared.store.log_failure().is_some() => {
+                ServerState::Failed
+            }
             Some(Stopping::Asked) => ServerState::Stopping,
             None if shared.store.opened.get().is_some() => ServerState::Ready,
             None => ServerState::Loading,
@@ -60,6 +66,10 @@ impl ServerState {
 fn cause(shared: &Shared) -> Option<String> {
     match shared.stopping() {
         Some(Stopping::Failed(cause)) => Some(cause),
+        _ if shared.membership.is_on() => {
+            let cause = shared.membership.stopped();
+            cause.map(|cause| format!("this member has stopped: {cause}"))
+        }
         _ => shared.store.log_failure().map(|cause| format!("the log failed: {cause}")),
     }
 }
@@ -78,6 +88,10 @@ pub fn json(shared: &Shared, live: &[u64]) -> String {
         out.key("cause").optional(cause(shared), Json::text);
         let recovering = progress(shared).filter(|_| shared.store.opened.get().is_none());
         out.key("recovery").optional(recovering.as_ref(), recovery);
+        #[cfg(feature = "replication")]
+        member::status(out.key("replication"), shared);
+        #[cfg(not(feature = "replication"))]
+        out.key("replication").digits("null");
         let info = info::text(shared, |name| info::MONITORED.contains(&name), live);
         out.key("info").object(|out| numbers(out, &info));
         out.key("databases").list(info::databases_with_keys(shared, live), |out, database| {

@@ -1,6 +1,8 @@
 //! The pages over sockets: their contents, and slow or hostile clients.
 
 mod format;
+#[cfg(feature = "replication")]
+mod member;
 
 use super::*;
 use crate::config::Settings;

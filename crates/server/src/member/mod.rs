@@ -30,5 +30,6 @@ mod source;
 mod tests;
 
 pub use crate::state::membership::{MemberView, PrimaryView, View};
+pub use crate::state::membership_figures::{LaneFigures, ReadMetrics};
 pub use roles::run;
 pub use source::{MakeBuilder, RoleChange, RoleSource, SourceFactory};

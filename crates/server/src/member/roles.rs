@@ -67,6 +67,7 @@ pub fn run(shared: &Arc<Shared>, factory: SourceFactory, ready: impl FnOnce()) {
         Err(text) => return shared.stop(Stopping::Failed(text)),
     };
     shared.membership.set_role(Role::Joining, "the member joins its database");
+    source.figures().into_iter().for_each(|read| shared.membership.figures.read_lanes_by(read));
     let mut member = MemberThread {
         shared,
         source,
@@ -92,7 +93,7 @@ pub fn run(shared: &Arc<Shared>, factory: SourceFactory, ready: impl FnOnce()) {
 impl MemberThread<'_> {
     /// Puts a role in force.
     fn change(&mut self, change: RoleChange) {
-        let was = self.shared.membership.role();
+        let (was, name, began) = (self.shared.membership.role(), change.name(), Instant::now());
         let closes = match &change {
             // A primary whose log has stopped has parted from its clients already.
             RoleChange::Joining(_) | RoleChange::Stopped(_) => was != Role::LogStopped,
@@ -120,6 +121,7 @@ impl MemberThread<'_> {
             RoleChange::Primary(database) => self.serve(database, Role::Primary),
             RoleChange::Candidate | RoleChange::Joining(_) | RoleChange::Stopped(_) => {}
         }
+        self.shared.membership.figures.took(name, began);
     }
 
     /// Lets go of the database, if there is one. A reader of a standby may last for a moment if
@@ -229,6 +231,7 @@ impl MemberThread<'_> {
         if before == *primary {
             return false;
         }
+        self.shared.membership.figures.saw_another_primary();
         let [(old_host, old_port), (host, port)] =
             [&before, primary].map(|primary| host_and_port(&primary.address));
         let payload = format!("{} {old_host} {old_port} {host} {port}", view.name);

@@ -2,6 +2,7 @@
 
 use crate::config::Settings;
 use crate::state::membership::View;
+use crate::state::membership_figures::ReadMetrics;
 use hyades::{Builder, Database};
 use std::fmt;
 use std::sync::Arc;
@@ -30,6 +31,19 @@ pub enum RoleChange {
     Stopped(String),
 }
 
+impl RoleChange {
+    /// The role in a word.
+    pub fn name(&self) -> &'static str {
+        match self {
+            RoleChange::Standby(_) => "standby",
+            RoleChange::Primary(_) => "primary",
+            RoleChange::Candidate => "candidate",
+            RoleChange::Joining(_) => "joining",
+            RoleChange::Stopped(_) => "stopped",
+        }
+    }
+}
+
 impl fmt::Debug for RoleChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -54,6 +68,11 @@ pub trait RoleSource: Send {
 
     /// The members, as this member sees them now. Called often.
     fn view(&self) -> View;
+
+    /// What reads the figures of the replicated log, if there is one. Asked for once.
+    fn figures(&self) -> Option<ReadMetrics> {
+        None
+    }
 
     /// Hands the database over to a node, or to any standby; on a standby: asks the primary to do
     /// so. Returns once the hand-over has begun, and its end is a role.

@@ -6,6 +6,7 @@
 
 use super::live_import::READ_ONLY;
 use super::membership_asked::Demand;
+use super::membership_figures::MembershipFigures;
 use hyades_platform::sync::Unpoisoned;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -35,6 +36,10 @@ pub struct View {
     pub members: Vec<MemberView>,
     /// The age of the state that this member serves; zero at the primary.
     pub lag: Duration,
+    /// The bytes of the log that this standby knows of and does not show yet; `None` if not known.
+    pub behind_bytes: Option<u64>,
+    /// How long the lease of this primary lasts without another renewal.
+    pub lease_left: Option<Duration>,
     /// Whether this member is the primary, and its lease has run out.
     pub suspended: bool,
     /// Whether the log goes on to store what a primary without a lease writes.
@@ -124,7 +129,8 @@ pub enum Role {
     Stopped,
 }
 
-const ROLES: [Role; 9] = [
+/// All roles, in the order of their numbers.
+pub const ROLES: [Role; 9] = [
     Role::Alone,
     Role::Primary,
     Role::HandingOver,
@@ -180,6 +186,8 @@ pub struct Membership {
     orders: Mutex<VecDeque<HandOverOrder>>,
     /// The last order that has failed, in words.
     refused: Mutex<Option<String>>,
+    /// What is counted.
+    pub figures: MembershipFigures,
 }
 
 impl Membership {

@@ -12,6 +12,8 @@ pub mod membership;
 #[path = "membership_off.rs"]
 mod membership;
 pub mod membership_asked;
+#[cfg(feature = "replication")]
+pub mod membership_figures;
 pub mod memory;
 pub mod migration;
 pub mod oom_score;

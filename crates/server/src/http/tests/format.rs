@@ -183,7 +183,7 @@ fn check_head(name: &str, kind: &str) {
 }
 
 /// The samples of a text, each checked, by the name of their metric.
-fn parsed(text: &str) -> HashMap<String, (String, Vec<Sample>)> {
+pub fn parsed(text: &str) -> HashMap<String, (String, Vec<Sample>)> {
     let mut metrics: HashMap<String, (String, Vec<Sample>)> = HashMap::new();
     let (mut current, mut helped) = (String::new(), String::new());
     let mut series = HashSet::new();
