@@ -65,7 +65,7 @@ enum Command {
     /// are transfers acknowledged per second, the latency to the acknowledgement, and bytes of log.
     /// hyades-lab bench measures other workloads, protocols and devices.
     Bench(bench::BenchOptions),
-    /// Measure the service of a replicated log
+    /// Look at a replicated log, and measure its service
     #[cfg(feature = "replication")]
     #[command(subcommand)]
     Replication(replication::Replication),

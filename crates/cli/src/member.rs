@@ -5,18 +5,24 @@ use hyades_cli::failure::{Failure, usage};
 use hyades_cli::units;
 use hyades_platform::clock;
 use hyades_replication::member::{Heard, MemberLoop};
+use hyades_replication::meter::LogMeter;
 use hyades_replication::nats::{Address, NatsLog, NatsSettings};
-use hyades_replication::{LogService, MemberSettings, Role, begin};
+use hyades_replication::{MemberSettings, Role, begin};
 use hyades_server::{
-    MakeBuilder, MemberView, PrimaryView, RoleChange, RoleSource, Settings, SourceFactory, View,
+    LaneFigures, MakeBuilder, MemberView, PrimaryView, ReadMetrics, RoleChange, RoleSource,
+    Settings, SourceFactory, View,
 };
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A standby that was not heard of for so long is not online.
 const ONLINE_NS: u64 = 1_000_000_000;
+
+/// How long a start waits for servers that start as well, and how soon it asks again.
+const SERVERS_START_WITHIN: Duration = Duration::from_secs(20);
+const AGAIN: Duration = Duration::from_millis(200);
 
 /// How the server is a member.
 #[derive(Parser, Clone, Debug)]
@@ -108,6 +114,7 @@ impl MemberOptions {
         Box::new(move |make: MakeBuilder, settings: &Settings| {
             let lanes = make().declared_streams();
             let service = self.connect(lanes)?;
+            let meter = service.meter().clone();
             let dir = settings.dir();
             let member = MemberSettings {
                 address: self.announce.clone(),
@@ -121,20 +128,26 @@ impl MemberOptions {
             let Address { name, .. } = self.replicated.clone();
             let (node, address) = (self.node.clone(), self.announce.clone());
             let asked = Mutex::default();
-            Ok(Box::new(MemberSource { member, name, node, address, asked }))
+            Ok(Box::new(MemberSource { member, name, node, address, meter, asked }))
         })
     }
 
     /// Connects with as many lanes as the database has, or will have.
-    fn connect(&self, lanes: usize) -> Result<Arc<dyn LogService>, String> {
+    fn connect(&self, lanes: usize) -> Result<Arc<NatsLog>, String> {
         let mut settings = NatsSettings::new(self.replicated.clone());
         settings.replicas = self.replicas as usize;
         settings.credentials.clone_from(&self.nats_creds);
         settings.authorities.clone_from(&self.nats_ca);
         settings.near.clone_from(&self.nats_near);
-        let connect = |lanes| {
-            NatsLog::connect(settings.clone(), lanes)
-                .map_err(|error| format!("the replicated log cannot be used: {error}"))
+        let until = Instant::now() + SERVERS_START_WITHIN;
+        let connect = |lanes| loop {
+            match NatsLog::connect(settings.clone(), lanes) {
+                Ok(service) => return Ok(service),
+                Err(error) if error.may_pass() && Instant::now() < until => {
+                    std::thread::sleep(AGAIN);
+                }
+                Err(error) => return Err(format!("the replicated log cannot be used: {error}")),
+            }
         };
         let service = connect(lanes)?;
         let first = begin::next(&service, 0).map_err(|error| error.to_string())?;
@@ -151,6 +164,7 @@ struct MemberSource {
     name: String,
     node: String,
     address: String,
+    meter: Arc<LogMeter>,
     /// The node to which the database is to be handed over, or any.
     asked: Mutex<Option<Option<String>>>,
 }
@@ -206,10 +220,19 @@ impl RoleSource for MemberSource {
             positions: seen.positions,
             members: members.collect(),
             lag: Duration::from_micros(seen.lag_us.unwrap_or(0)),
+            behind_bytes: seen.behind_bytes,
+            lease_left: seen.lease_left,
             suspended: seen.is_primary && !seen.is_answered,
             stores: true,
             ..empty
         }
+    }
+
+    fn figures(&self) -> Option<ReadMetrics> {
+        let meter = self.meter.clone();
+        let read =
+            move || LaneFigures { metrics: meter.metrics(), since_answer: meter.since_answer() };
+        Some(Arc::new(read))
     }
 
     fn hand_over(&self, to: Option<&str>) -> Result<(), String> {

@@ -1,5 +1,7 @@
 //! `hyades replication`: commands on a replicated log.
 
+mod status;
+
 use clap::{Args, Subcommand};
 use hyades_cli::failure::{Failure, usage};
 use hyades_cli::units;
@@ -11,12 +13,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How a log service is used.
+/// How a log service is reached.
 #[derive(Args, Clone, Debug)]
-pub struct LogServiceOptions {
-    /// Replicas of each lane: 1, 3 or 5
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=5))]
-    replicas: u32,
+pub struct LogServers {
     /// File with the credentials of a NATS user [default: none, or those of the address]
     #[arg(long, value_name = "FILE")]
     nats_creds: Option<PathBuf>,
@@ -25,9 +24,33 @@ pub struct LogServiceOptions {
     nats_ca: Option<PathBuf>,
 }
 
+/// How a log service is used.
+#[derive(Args, Clone, Debug)]
+pub struct LogServiceOptions {
+    /// Replicas of each lane: 1, 3 or 5
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=5))]
+    replicas: u32,
+    #[command(flatten)]
+    servers: LogServers,
+}
+
+impl LogServers {
+    fn settings(&self, address: Address) -> NatsSettings {
+        let mut settings = NatsSettings::new(address);
+        settings.credentials.clone_from(&self.nats_creds);
+        settings.authorities.clone_from(&self.nats_ca);
+        settings
+    }
+}
+
 /// `hyades replication`.
 #[derive(Subcommand, Clone, Debug)]
 pub enum Replication {
+    /// Print what the log and the members of a replicated database show
+    ///
+    /// The lease, the members heard of with their lag, the lanes, and the incarnations that have
+    /// begun. Only reads. Exit code 1 if the primary was not heard.
+    Status(status::StatusOptions),
     /// Measure raw appends to a log service, one message at a time in each lane
     ///
     /// Prints bytes and messages per second, and the time to the acknowledgement: the bound of what
@@ -70,10 +93,8 @@ impl NewLanes {
         let mut address = address.clone();
         address.name.truncate(40);
         address.name += &format!("-{:x}", fastrand::u64(..));
-        let mut settings = NatsSettings::new(address);
+        let mut settings = how.servers.settings(address);
         settings.replicas = how.replicas as usize;
-        settings.credentials.clone_from(&how.nats_creds);
-        settings.authorities.clone_from(&how.nats_ca);
         let service = NatsLog::connect(settings.clone(), lanes)
             .map_err(Failure::doing("the replicated log cannot be used"))?;
         Ok(NewLanes { settings, lanes, service: Arc::new(service) })
@@ -99,7 +120,13 @@ impl Drop for NewLanes {
 /// # Errors
 /// The service cannot be used.
 pub fn replication(command: &Replication) -> Result<bool, Failure> {
-    let Replication::Probe(options) = command;
+    match command {
+        Replication::Status(options) => status::status(options),
+        Replication::Probe(options) => probe_lanes(options),
+    }
+}
+
+fn probe_lanes(options: &ProbeOptions) -> Result<bool, Failure> {
     let lanes = NewLanes::create(&options.address, &options.how, options.lanes as usize)?;
     let most = lanes.service.max_message_bytes();
     if options.bytes > most as u64 {

@@ -68,7 +68,7 @@ pub fn serve(options: &ServeOptions) -> Result<bool, Failure> {
     #[cfg(feature = "replication")]
     let (member, arguments) = crate::member::split(&options.arguments)?;
     #[cfg(not(feature = "replication"))]
-    let arguments = &options.arguments;
+    let arguments = options.arguments.clone();
     let settings = Settings::from_arguments(&arguments);
     let settings = settings.map_err(|error| Failure::Usage(error.to_string()))?;
     settings.count_memory(memory::allocated);

@@ -9,6 +9,8 @@
 pub mod check;
 pub mod child;
 mod journal;
+#[cfg(feature = "replication")]
+mod replicated;
 mod round;
 mod screen;
 mod server;
@@ -37,6 +39,15 @@ pub struct DemoOptions {
     /// Kill `hyades serve` under clients instead, and `redis-server`, if there is one, beside it
     #[arg(long, conflicts_with = "lying_sync")]
     server: bool,
+    /// Start three NATS servers and three members of a replicated database instead, kill the
+    /// primary, a NATS server, and then all, and check that nothing acknowledged is missing;
+    /// clients run for a quarter of --seconds before, between and after
+    #[arg(long, conflicts_with_all = ["lying_sync", "server"])]
+    replicated: bool,
+    /// The program nats-server for --replicated [default: HYADES_NATS_SERVER, or of the PATH]
+    #[arg(long, value_name = "FILE", requires = "replicated")]
+    #[cfg_attr(not(feature = "replication"), allow(dead_code, reason = "it is refused there"))]
+    nats_server: Option<PathBuf>,
     /// Use a device whose sync does nothing, to show that the check can fail
     #[arg(long, hide = true)]
     lying_sync: bool,
@@ -79,6 +90,9 @@ pub fn demo(options: &DemoOptions) -> Result<bool, Failure> {
     if options.server {
         return server::demo(options);
     }
+    if options.replicated {
+        return replicated(options);
+    }
     let seed = options.seed.unwrap_or_else(|| fastrand::u64(..));
     let mut random = fastrand::Rng::with_seed(seed);
     let rounds = [
@@ -104,4 +118,17 @@ pub fn demo(options: &DemoOptions) -> Result<bool, Failure> {
     let holds = results.iter().all(|(_, round)| round.holds());
     print!("{}", screen::screen(&results, seed));
     Ok(holds)
+}
+
+#[cfg(feature = "replication")]
+fn replicated(options: &DemoOptions) -> Result<bool, Failure> {
+    replicated::demo(options)
+}
+
+#[cfg(not(feature = "replication"))]
+fn replicated(_: &DemoOptions) -> Result<bool, Failure> {
+    hyades_cli::failure::usage(
+        "this program was built without replication: build it with cargo build --release \
+         -p hyades-cli --features replication",
+    )
 }

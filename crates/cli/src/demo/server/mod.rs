@@ -2,7 +2,7 @@
 //! server is killed at a random moment and started again, and its data is compared with the notes.
 //! The same is done to `redis-server`, if there is one, beside it.
 
-mod client;
+pub mod client;
 mod program;
 mod transfers;
 
