@@ -16,7 +16,9 @@ use std::time::Duration;
 
 /// Commands with different facts. ZRANK and ZREVRANK have WITHSCORE, as in Redis 7.2; for the rest,
 /// the flags `loading` and `stale` are right for this server.
-const OTHER_FACTS: &str = "function|help lolwut memory|help object|help ping replicaof \
+const OTHER_FACTS: &str = "asking cluster|countkeysinslot cluster|getkeysinslot cluster|info \
+    cluster|keyslot cluster|links cluster|myid cluster|nodes cluster|replicas cluster|shards \
+    cluster|slaves cluster|slots function|help lolwut memory|help object|help ping replicaof \
     script|help script|load slaveof unwatch wait watch xgroup|help xinfo|help zrank zrevrank";
 
 /// Commands with different arguments: more arguments are listed, or groups of a single argument are

@@ -3,6 +3,7 @@
 pub mod clock;
 pub mod geohash;
 pub mod glob;
+pub mod hash_slot;
 pub mod histogram;
 pub mod sha1;
 pub mod stream_id;

@@ -11,6 +11,7 @@ mod flags;
 mod keys;
 pub mod names;
 pub(crate) mod rows;
+mod slots;
 mod subcommands;
 mod unbuilt;
 
@@ -25,6 +26,7 @@ pub use keys::{
     UPDATE, flag_names,
 };
 pub(crate) use rows::each_row;
+pub use slots::{out_of_cluster, slots_of};
 pub use subcommands::{Subcommand, find as subcommand, subcommands_of};
 
 use std::sync::OnceLock;

@@ -165,6 +165,42 @@ pub const SUBCOMMANDS: &[Subcommand] = subcommands! {
     "client|unpause", ADMIN | NOSCRIPT, "connection",
         "6.2.0", "O(N) with N the connections that wait", "Ends CLIENT PAUSE",
         "";
+    "cluster|countkeysinslot", NO_FLAGS, "",
+        "3.0.0", "O(N) with N the keys of the database", "Returns the number of keys of a slot",
+        "slot:integer";
+    "cluster|getkeysinslot", NO_FLAGS, "",
+        "3.0.0", "O(N) with N the keys of the database", "Returns keys of a slot",
+        "slot:integer count:integer";
+    "cluster|help", NO_FLAGS, "",
+        "5.0.0", "O(1)", "Lists the subcommands",
+        "";
+    "cluster|info", NO_FLAGS, "",
+        "3.0.0", "O(1)", "Tells of the state of the cluster",
+        "";
+    "cluster|keyslot", NO_FLAGS, "",
+        "3.0.0", "O(N) with N the bytes of the key", "Returns the slot of a key",
+        "key:string";
+    "cluster|links", NO_FLAGS, "",
+        "7.0.0", "O(1)", "Returns nothing: there is no bus between nodes",
+        "";
+    "cluster|myid", NO_FLAGS, "",
+        "3.0.0", "O(1)", "Returns the id of the node",
+        "";
+    "cluster|nodes", NO_FLAGS, "",
+        "3.0.0", "O(N) with N the nodes", "Tells of the nodes as lines of text",
+        "";
+    "cluster|replicas", ADMIN, "",
+        "5.0.0", "O(N) with N the nodes", "Tells of the standbys of a primary",
+        "node-id";
+    "cluster|shards", NO_FLAGS, "",
+        "7.0.0", "O(N) with N the nodes", "Tells of the shard: its slots and its nodes",
+        "";
+    "cluster|slaves", ADMIN, "",
+        "3.0.0", "O(N) with N the nodes", "As CLUSTER REPLICAS",
+        "node-id";
+    "cluster|slots", NO_FLAGS, "",
+        "3.0.0", "O(N) with N the nodes", "Tells where the slots are",
+        "";
     "command|count", NO_FLAGS, "connection",
         "2.8.13", "O(1)", "Returns the number of commands",
         "";

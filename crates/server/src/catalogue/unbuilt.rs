@@ -9,15 +9,9 @@ pub const UNBUILT: &[(&str, &str)] = &[
         "admin slow dangerous",
         "cluster|addslots cluster|addslotsrange cluster|bumpepoch cluster|count-failure-reports \
          cluster|delslots cluster|delslotsrange cluster|failover cluster|flushslots \
-         cluster|forget cluster|meet cluster|replicas cluster|replicate cluster|reset \
-         cluster|saveconfig cluster|set-config-epoch cluster|setslot cluster|slaves \
+         cluster|forget cluster|meet cluster|replicate cluster|reset \
+         cluster|saveconfig cluster|set-config-epoch cluster|setslot \
          module|list module|load module|loadex module|unload psync replconf sync",
     ),
-    ("fast connection", "asking readonly readwrite"),
-    (
-        "slow",
-        "cluster cluster|countkeysinslot cluster|getkeysinslot cluster|help cluster|info \
-         cluster|keyslot cluster|links cluster|myid cluster|nodes cluster|shards cluster|slots \
-         memory|malloc-stats memory|purge module module|help",
-    ),
+    ("slow", "memory|malloc-stats memory|purge module module|help"),
 ];

@@ -15,6 +15,7 @@ pub use remembered::Remembered;
 pub use run_end::RunEnd;
 
 use crate::access::{Access, Login, User};
+use crate::base::hash_slot::KeySlots;
 use crate::clients::ClientEntry;
 use crate::clients::channels::{Publication, Subscriptions, Topic};
 use crate::clients::monitors::Monitoring;
@@ -52,6 +53,8 @@ pub struct Client {
     pub is_resp3: bool,
     /// Whether the client gets replies.
     pub silence: Silence,
+    /// READONLY: the client reads what a standby has.
+    pub reads_standbys: bool,
     /// When the client is told of transactions.
     pub durability: Durability,
     /// An error of a command undoes the whole EXEC.
@@ -88,6 +91,8 @@ pub struct Multi {
     pub locals: Vec<(usize, Request)>,
     /// Bytes of all.
     pub bytes: usize,
+    /// The slots of all keys, in cluster mode.
+    pub slots: KeySlots,
     /// The database set by SELECT for later commands.
     pub database: Option<u32>,
     /// A command was refused: EXEC runs none.
@@ -116,6 +121,7 @@ impl Client {
             database: 0,
             is_resp3: false,
             silence: Silence::None,
+            reads_standbys: false,
             durability: Durability::default(),
             rolls_back: false,
             last: None,

@@ -108,7 +108,7 @@ mod tests {
             ("MIGRATE h 1  0 1 KEYS a b", "a:RW+access+delete b:RW+access+delete"),
             ("MIGRATE h 1 a 0", INVALID_NUMBER),
             ("XADD", INVALID_NUMBER),
-            ("CLUSTER INFO", "ERR Invalid command specified"),
+            ("CLUSTER INFO", NO_KEYS),
             ("EVAL text 1", INVALID),
             ("EVAL text -1", INVALID),
             ("EVAL text", INVALID_NUMBER),

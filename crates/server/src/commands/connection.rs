@@ -139,8 +139,9 @@ pub fn hello(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Do
         reply.bulk(name.as_bytes());
         reply.integer(value);
     }
+    let mode = super::info::redis_mode(local.shared);
     let role = super::info::redis_role(local.shared);
-    for (name, value) in [("mode", "standalone"), ("role", role)] {
+    for (name, value) in [("mode", mode), ("role", role)] {
         reply.bulk(name.as_bytes());
         reply.bulk(value.as_bytes());
     }

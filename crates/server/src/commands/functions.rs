@@ -4,10 +4,10 @@
 use super::example;
 use super::{DataCommand, LocalCommand, ScriptCommand};
 use super::{
-    acl, bitfield, bits, blocking, client, collections, command_docs, comparing, config_command,
-    connection, debug, dump, expire, generic, geo, geo_search, hash_times, hashes, hyperloglog,
-    info, keys, latency, lcs, libraries, list_edits, lists, migrate, numbers, pubsub, replicaof,
-    saving, scripts, server, sets, slowlog, sort, sorted_set_algebra, sorted_set_ranges,
+    acl, bitfield, bits, blocking, client, cluster, collections, command_docs, comparing,
+    config_command, connection, debug, dump, expire, generic, geo, geo_search, hash_times, hashes,
+    hyperloglog, info, keys, latency, lcs, libraries, list_edits, lists, migrate, numbers, pubsub,
+    replicaof, saving, scripts, server, sets, slowlog, sort, sorted_set_algebra, sorted_set_ranges,
     sorted_sets, stream_claims, stream_groups, stream_info, stream_reads, streams, strings,
     watching,
 };

@@ -83,7 +83,9 @@ pub fn text(shared: &Shared, is_wanted: impl Fn(&str) -> bool, live: &[u64]) -> 
         ("commandstats", commandstats),
         ("errorstats", errorstats),
         ("latencystats", latencystats),
-        ("cluster", |_, out| out.push_str("cluster_enabled:0\r\n")),
+        ("cluster", |shared, out| {
+            line(out, "cluster_enabled", u8::from(shared.settings.is_cluster()))
+        }),
         ("keyspace", |_, _| {}),
         ("hyades", hyades),
     ];
@@ -123,7 +125,7 @@ fn server(shared: &Shared, out: &mut String) {
     line(out, "redis_git_dirty", 0);
     line(out, "redis_build_id", build_id());
     line(out, "hyades_version", env!("CARGO_PKG_VERSION"));
-    line(out, "redis_mode", "standalone");
+    line(out, "redis_mode", redis_mode(shared));
     line(out, "os", std::env::consts::OS);
     line(out, "arch_bits", usize::BITS);
     line(out, "multiplexing_api", "epoll");
@@ -143,6 +145,11 @@ fn server(shared: &Shared, out: &mut String) {
     line(out, "config_file", file.unwrap_or_default());
     // Event loops read, run and write: no thread does a part of another thread's work.
     line(out, "io_threads_active", 0);
+}
+
+/// The mode, as INFO and HELLO name it.
+pub fn redis_mode(shared: &Shared) -> &'static str {
+    if shared.settings.is_cluster() { "cluster" } else { "standalone" }
 }
 
 /// A number of the build: of its version, system and processor.

@@ -4,6 +4,7 @@
 
 use super::{Done, Job, Local, SYNTAX, Stop, integer, is};
 use crate::base::glob;
+use crate::base::hash_slot::slot_of;
 use crate::data::databases;
 use crate::data::field_times;
 use crate::data::head::{Head, KINDS};
@@ -144,6 +145,31 @@ pub fn keys_in_transaction(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Rep
             return Ok(());
         }
     }
+}
+
+/// The number of keys of a slot, in database 0.
+pub fn count_in_slot(slot: u16) -> Job {
+    job(move |opened, reply| {
+        let mut keys = 0;
+        for_each_key(opened, 0, |key, _| keys += i64::from(slot_of(key) == slot))?;
+        reply.integer(keys);
+        Ok(())
+    })
+}
+
+/// At most this many keys of a slot, in database 0.
+pub fn in_slot(slot: u16, most: usize) -> Job {
+    job(move |opened, reply| {
+        let (mut found, mut left) = (FoundKeys::new(reply.room()), most);
+        for_each_key(opened, 0, |key, _| {
+            if left > 0 && slot_of(key) == slot {
+                found.add(key);
+                left -= 1;
+            }
+        })?;
+        found.write(reply);
+        Ok(())
+    })
 }
 
 /// Places at which RANDOMKEY looks for a key, and keys among which RANDOMKEY chooses. As in Redis,

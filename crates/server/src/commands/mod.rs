@@ -6,6 +6,7 @@ mod bits;
 mod blocking;
 mod client;
 mod client_tracking;
+mod cluster;
 mod collections;
 mod command_docs;
 mod command_keys;

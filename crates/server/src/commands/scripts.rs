@@ -103,6 +103,9 @@ pub(super) fn limited(
     if let Some(text) = caller.ended.borrow().as_ref() {
         return Err(Stop::Error(text.clone().into()));
     }
+    if what.flags.no_cluster && caller.shared.settings.is_cluster() {
+        return Err("ERR Can not run script on cluster, 'no-cluster' flag is set.".into());
+    }
     let is_patient = space.context().is_patient;
     let running = &caller.shared.scripts.running;
     let running = is_patient.then(|| running.begin(what.function, args));

@@ -3,9 +3,9 @@
 //! log's.
 
 use super::{Done, Local, help, lower, unknown_subcommand, unsupported_error};
-use crate::base::sha1::{hexadecimal, sha1};
 use crate::resp::reply::Reply;
-use crate::state::membership::{MemberView, View, host_and_port};
+use crate::state::cluster::node_id;
+use crate::state::membership::{View, host_and_port};
 
 const HELP: &[&str] = &[
     "SENTINEL <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
@@ -34,11 +34,6 @@ const NO_SUCH_MASTER: &str = "ERR No such master with that name";
 /// How long the primary may be silent, as clients of Sentinel are told, in milliseconds.
 const SILENT_MS: u64 = 3_000;
 
-/// The id of a member, as Sentinel has ids.
-fn id_of(node: &str) -> String {
-    hexadecimal(&sha1(node.as_bytes()))
-}
-
 /// Names and values about an instance.
 #[derive(Default)]
 struct InstanceFields(Vec<(&'static str, String)>);
@@ -51,7 +46,7 @@ impl InstanceFields {
         fields.add("name", name);
         fields.add("ip", host);
         fields.add("port", port);
-        fields.add("runid", id_of(node));
+        fields.add("runid", node_id(node));
         fields.add("flags", flags);
         for name in ["link-pending-commands", "last-ping-sent"] {
             fields.add(name, 0);
@@ -90,31 +85,12 @@ fn primary(view: &View) -> Option<InstanceFields> {
     fields.add("role-reported", "master");
     fields.add("role-reported-time", 0);
     fields.add("config-epoch", view.incarnation);
-    fields.add("num-slaves", standbys(view).len());
+    fields.add("num-slaves", view.standbys().len());
     fields.add("num-other-sentinels", others(view).len());
     fields.add("quorum", 1);
     fields.add("failover-timeout", SILENT_MS);
     fields.add("parallel-syncs", 1);
     Some(fields)
-}
-
-/// This member, as the others are seen.
-fn own(view: &View) -> MemberView {
-    MemberView {
-        node: view.node.clone(),
-        address: view.address.clone(),
-        lag_ms: u64::try_from(view.lag.as_millis()).unwrap_or(u64::MAX),
-        positions: view.positions.clone(),
-        is_online: true,
-    }
-}
-
-/// The standbys, with this member if it is not the primary.
-fn standbys(view: &View) -> Vec<MemberView> {
-    let is_standby = view.primary.is_some() && !view.is_primary();
-    let is_primary = |node: &str| view.primary.as_ref().is_some_and(|primary| primary.node == node);
-    let others = view.members.iter().filter(|member| !is_primary(&member.node));
-    is_standby.then(|| own(view)).into_iter().chain(others.cloned()).collect()
 }
 
 /// The members but for this one: the node and the address of each.
@@ -132,7 +108,7 @@ fn others(view: &View) -> Vec<(String, String)> {
 }
 
 fn write_standbys(view: &View, reply: &mut Reply<'_>) {
-    let all = standbys(view);
+    let all = view.standbys();
     reply.array(all.len());
     for member in all {
         let flags = if member.is_online { "slave" } else { "slave,s_down,disconnected" };
@@ -159,7 +135,7 @@ fn write_sentinels(view: &View, reply: &mut Reply<'_>) {
     let all = others(view);
     reply.array(all.len());
     for (node, address) in all {
-        let mut fields = InstanceFields::begin(id_of(&node), &address, (&node, "sentinel"));
+        let mut fields = InstanceFields::begin(node_id(&node), &address, (&node, "sentinel"));
         fields.heard(0);
         fields.add("last-hello-message", 0);
         fields.add("voted-leader", "?");
@@ -193,7 +169,7 @@ pub fn sentinel(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) ->
             reply.array(usize::from(primary.is_some()));
             primary.iter().for_each(|fields| fields.write(reply));
         }
-        ("myid", []) => reply.bulk(id_of(&view.node).as_bytes()),
+        ("myid", []) => reply.bulk(node_id(&view.node).as_bytes()),
         ("help", []) => help(reply, HELP),
         ("master" | "sentinels" | "replicas" | "slaves" | "ckquorum", [name])
             if !is_named(name) =>

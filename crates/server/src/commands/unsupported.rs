@@ -12,11 +12,6 @@ struct Missing {
 
 const MISSING: &[Missing] = &[
     Missing {
-        reason: "there is no cluster mode",
-        instead: "connect as to a single server: one uses all cores",
-        names: "asking cluster readonly readwrite",
-    },
-    Missing {
         reason: "this server has no replicas",
         instead: "make backups with HYADES.BACKUP, or copy the keys with MIGRATE",
         names: "failover psync replconf sync",

@@ -73,6 +73,7 @@ pub struct Settings {
     packed: [AtomicU64; 7],
     events: AtomicU64,
     tracks_latency: AtomicBool,
+    is_cluster: AtomicBool,
     slower_than: AtomicI64,
     latency_threshold: AtomicU64,
     /// Returns the number of bytes allocated by the program.
@@ -101,6 +102,7 @@ impl Default for Settings {
             packed: Default::default(),
             events: AtomicU64::new(0),
             tracks_latency: AtomicBool::new(false),
+            is_cluster: AtomicBool::new(false),
             slower_than: AtomicI64::new(0),
             latency_threshold: AtomicU64::new(0),
             memory_counter: OnceLock::new(),
@@ -183,6 +185,7 @@ impl Settings {
         self.most_tracked.store(self.number("tracking-table-max-keys") as usize, Relaxed);
         self.max_memory.store(self.number("maxmemory"), Relaxed);
         self.output_limits.set(&self.text("client-output-buffer-limit"));
+        self.is_cluster.store(self.is_yes("cluster-enabled"), Relaxed);
         self.tracks_latency.store(self.is_yes("latency-tracking"), Relaxed);
         self.latency_threshold.store(self.number("latency-monitor-threshold"), Relaxed);
         let slower_than = self.text("slowlog-log-slower-than").parse();

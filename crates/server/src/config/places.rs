@@ -2,6 +2,7 @@
 //! for tests, and reported settings of Redis.
 
 use super::Settings;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 impl Settings {
@@ -45,6 +46,18 @@ impl Settings {
             (0.., micros) => keys.saturating_mul(micros),
             (_, keys_of_one) => keys / keys_of_one,
         })
+    }
+
+    /// Whether the server is a node of a cluster.
+    #[inline]
+    pub(crate) fn is_cluster(&self) -> bool {
+        self.is_cluster.load(Relaxed)
+    }
+
+    /// The address of a server alone for clients of its cluster, as given: empty, and 0, if not.
+    pub(crate) fn cluster_announced(&self) -> (String, u16) {
+        let port = u16::try_from(self.number("cluster-announce-port")).unwrap_or(0);
+        (self.text("cluster-announce-ip"), port)
     }
 
     /// The names of Redis's files and directories in `dir`.

@@ -3,6 +3,7 @@
 
 mod answers;
 mod changes;
+mod cluster;
 mod standbys;
 
 use super::{MakeBuilder, MemberView, PrimaryView, RoleChange, RoleSource, View};
@@ -150,6 +151,10 @@ impl RoleSource for ScriptedSource {
     }
 }
 
+fn caught_up() -> View {
+    View { has_caught_up: true, ..View::default() }
+}
+
 /// A member.
 struct Member {
     server: Option<Server>,
@@ -164,13 +169,18 @@ fn service() -> Arc<dyn LogService> {
 
 impl Member {
     fn start(node: &str, service: &Arc<dyn LogService>) -> Member {
+        Member::start_with(node, service, "")
+    }
+
+    fn start_with(node: &str, service: &Arc<dyn LogService>, more: &str) -> Member {
         let dir = tempfile::tempdir_in("/dev/shm").unwrap();
         let text = "--port 0 --bind 127.0.0.1 --streams 2 --loops 2 --enable-debug-command yes";
+        let text = format!("{text} {more}");
         let settings: Vec<&str> = text.split_whitespace().collect();
         let settings = Settings::from_arguments(&settings).unwrap();
         let script = Arc::new(Script::default());
         *script.view.lock().unwrap() =
-            View { name: "orders".into(), node: node.into(), stores: true, ..View::default() };
+            View { name: "orders".into(), node: node.into(), stores: true, ..caught_up() };
         let (own, service, node) = (script.clone(), service.clone(), node.to_string());
         let standby_dir = dir.path().join("standby");
         let server = Server::start_as_member(settings, move |make, _| {

@@ -11,9 +11,9 @@ pub struct Flags {
     pub rollback: bool,
     /// The script runs on a replica without its primary: declared, but there are no such replicas.
     pub allow_stale: bool,
-    /// The script does not run in a cluster: declared, but there is no cluster.
+    /// The script does not run in a cluster.
     pub no_cluster: bool,
-    /// The script uses keys of several slots: declared, but there is no cluster.
+    /// The script uses keys of several slots: declared, as every script may use all keys.
     pub allow_cross_slot_keys: bool,
 }
 

@@ -40,6 +40,9 @@ pub struct View {
     pub behind_bytes: Option<u64>,
     /// How long the lease of this primary lasts without another renewal.
     pub lease_left: Option<Duration>,
+    /// Whether this member is the primary, or has replayed a mark of the primary since it joined.
+    /// A state before may be of any age: that of a former primary's last start, say.
+    pub has_caught_up: bool,
     /// Whether this member is the primary, and its lease has run out.
     pub suspended: bool,
     /// Whether the log goes on to store what a primary without a lease writes.
@@ -79,6 +82,25 @@ impl View {
     /// Whether this member is the primary.
     pub fn is_primary(&self) -> bool {
         self.primary.as_ref().is_some_and(|primary| primary.node == self.node)
+    }
+
+    /// This member, as the others are seen.
+    pub fn own(&self) -> MemberView {
+        MemberView {
+            node: self.node.clone(),
+            address: self.address.clone(),
+            lag_ms: u64::try_from(self.lag.as_millis()).unwrap_or(u64::MAX),
+            positions: self.positions.clone(),
+            is_online: true,
+        }
+    }
+
+    /// The standbys, with this member if it is not the primary.
+    pub fn standbys(&self) -> Vec<MemberView> {
+        let is_primary =
+            |node: &str| self.primary.as_ref().is_some_and(|primary| primary.node == node);
+        let all = std::iter::once(self.own()).chain(self.members.iter().cloned());
+        all.filter(|member| !is_primary(&member.node)).collect()
     }
 
     /// The number of standbys that have synced all streams up to these positions.
@@ -238,6 +260,26 @@ impl Membership {
         }
     }
 
+    /// Why a request on keys of a slot is not served here in cluster mode, by the role. A client
+    /// that `reads_standbys` has said so.
+    pub fn redirection(&self, slot: u16, asked: Demand, reads_standbys: bool) -> Option<String> {
+        let view = match self.role() {
+            Role::Alone | Role::Primary | Role::HandingOver => return None,
+            Role::Standby if asked == Demand::Read && reads_standbys => return None,
+            _ => self.view(),
+        };
+        if self.role() == Role::Suspended && asked == Demand::Write && view.stores {
+            return None;
+        }
+        Some(match view.primary.as_ref().filter(|primary| primary.node != view.node) {
+            Some(primary) => {
+                let (host, port) = host_and_port(&primary.address);
+                format!("MOVED {slot} {host}:{port}")
+            }
+            None => "CLUSTERDOWN Hash slot not served".to_string(),
+        })
+    }
+
     /// What the server waits for before it has a database, in words.
     pub fn waits_for(&self) -> Option<String> {
         let waits = matches!(self.role(), Role::Joining | Role::Candidate | Role::LogStopped);
@@ -366,6 +408,48 @@ mod tests {
         assert!(membership.note_log_stopped("again") && membership.era() == era + 1);
         membership.replace_role(Role::Standby, Role::Primary);
         assert_eq!(membership.role(), Role::LogStopped);
+    }
+
+    #[test]
+    fn a_cluster_client_is_sent_to_another_member_that_is_known_as_primary() {
+        let membership = Membership::default();
+        let told = |asked, reads| {
+            let text = membership.redirection(7, asked, reads);
+            text.map_or("served".to_string(), |text| text.split_at(5).0.to_string())
+        };
+        let see = |primary: Option<&str>| {
+            let primary =
+                primary.map(|node| PrimaryView { node: node.into(), address: "h:1".into() });
+            let view = View { node: "n1".into(), primary, stores: true, ..View::default() };
+            membership.note_view(Arc::new(view));
+        };
+        assert_eq!(told(Demand::Write, false), "served", "alone");
+        for role in [Role::Primary, Role::HandingOver] {
+            membership.set_role(role, "");
+            assert_eq!(told(Demand::Write, false), "served");
+        }
+        for (role, primary, expected) in [
+            (Role::Standby, Some("n2"), "MOVED"),
+            (Role::Joining, Some("n2"), "MOVED"),
+            (Role::Standby, None, "CLUST"),
+            (Role::Candidate, Some("n1"), "CLUST"),
+            (Role::LogStopped, Some("n1"), "CLUST"),
+            (Role::Suspended, Some("n1"), "CLUST"),
+            (Role::Stopped, Some("n2"), "MOVED"),
+        ] {
+            membership.set_role(role, "");
+            see(primary);
+            assert_eq!(told(Demand::Read, false), expected, "{role:?}");
+            let read = if role == Role::Standby { "served" } else { expected };
+            assert_eq!(told(Demand::Read, true), read, "{role:?}");
+            let written = if role == Role::Suspended { "served" } else { expected };
+            assert_eq!(told(Demand::Write, true), written, "{role:?}");
+            let waited = if role == Role::Suspended { expected } else { written };
+            assert_eq!(told(Demand::Wait, true), waited, "{role:?}");
+        }
+        see(Some("n2"));
+        let text = membership.redirection(7, Demand::Write, false);
+        assert_eq!(text.as_deref(), Some("MOVED 7 h:1"));
     }
 
     #[test]

@@ -26,6 +26,11 @@ impl NoMembership {
         None
     }
 
+    /// Why a request on keys of a slot is not served here in cluster mode, by the role.
+    pub const fn redirection(&self, _: u16, _: Demand, _: bool) -> Option<String> {
+        None
+    }
+
     /// Whether transactions only read.
     #[inline]
     pub const fn only_reads(&self) -> bool {

@@ -1,5 +1,6 @@
 //! The shared state of all threads of a server.
 
+pub mod cluster;
 pub mod command_stats;
 mod counters;
 mod handshakes;

@@ -3,6 +3,9 @@
 macro_rules! connection_rows {
     ($with:ident) => {
         $with! { "connection";
+        "asking", 1, Local(cluster::asking), FAST, [], "connection", Event::None,
+            "3.0.0", "O(1)", "Does nothing: no slot is being moved",
+            "";
         "auth", -2, Local(connection::auth), FAST | NOSCRIPT | NO_AUTH | ALLOW_BUSY, [],
             "connection", Event::None,
             "1.0.0", "O(N) with N the passwords of the user", "Logs in",
@@ -37,6 +40,12 @@ macro_rules! connection_rows {
         "quit", -1, Local(connection::quit), FAST | NOSCRIPT | NO_AUTH | ALLOW_BUSY, [],
             "connection", Event::None,
             "1.0.0", "O(1)", "Ends the connection",
+            "";
+        "readonly", 1, Local(cluster::readonly), FAST, [], "connection", Event::None,
+            "3.0.0", "O(1)", "Has a standby of a cluster answer reads",
+            "";
+        "readwrite", 1, Local(cluster::readwrite), FAST, [], "connection", Event::None,
+            "3.0.0", "O(1)", "Ends READONLY",
             "";
         "reset", 1, Local(connection::reset), FAST | NOSCRIPT | NO_AUTH | ALLOW_BUSY, [],
             "connection", Event::None,

@@ -12,6 +12,9 @@ macro_rules! server_rows {
     "bgsave", -1, Open(saving::bgsave), ADMIN | NOSCRIPT | NO_ASYNC_LOADING, [], "", Event::None,
         "1.0.0", "O(1)", "Begins a checkpoint",
         "[SCHEDULE]";
+    "cluster", -2, Local(cluster::cluster), NO_FLAGS, [], "", Event::None,
+        "3.0.0", "-", "Tells clients of a cluster where its slots are",
+        "";
     "command", -1, Local(command_docs::command), NO_FLAGS, [], "connection", Event::None,
         "2.8.13", "O(N) with N the commands", "Tells of the commands",
         "";

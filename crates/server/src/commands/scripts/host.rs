@@ -101,6 +101,11 @@ impl<'t, 'a> CommandHost<'t, 'a> {
         if names::grows(command, args) && may_refuse && shared.is_out_of_memory() {
             return Some(OUT_OF_MEMORY.to_string());
         }
+        if shared.settings.is_cluster()
+            && let Some(text) = catalogue::out_of_cluster(command, args)
+        {
+            return Some(text.to_string());
+        }
         let mut login = self.login.borrow_mut();
         let Err(denied) = login.check(&shared.access, args) else {
             return login.sort_refusal(&shared.access, args);

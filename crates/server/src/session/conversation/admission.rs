@@ -18,6 +18,7 @@ impl Conversation {
         self.is_allowed(&shared.access, request)
             && !(request.grows(&self.input) && shared.is_out_of_memory())
             && !(shared.live_import.is_on() && self.is_refused_in_import(shared, request))
+            && !(shared.settings.is_cluster() && self.is_refused_by_slot(shared, request))
             && !(shared.membership.restricts() && self.is_refused_by_role(shared, request))
     }
 
@@ -46,7 +47,41 @@ impl Conversation {
         if !shared.membership.restricts() {
             return None;
         }
-        let asked = match (command.phase, &self.client.multi) {
+        shared.membership.refusal(self.demand(request, command)?)
+    }
+
+    /// Whether cluster mode refuses a request on data.
+    #[cold]
+    fn is_refused_by_slot(&self, shared: &Shared, request: &Request) -> bool {
+        let place = request.place().expect("it is a command on data");
+        self.refusal_by_slot(shared, request, &catalogue::all()[place]).is_some()
+    }
+
+    /// Why cluster mode refuses a request, also a request that MULTI queues.
+    pub(super) fn refusal_by_slot(
+        &self,
+        shared: &Shared,
+        request: &Request,
+        command: &Command,
+    ) -> Option<String> {
+        if !shared.settings.is_cluster() {
+            return None;
+        }
+        let args: SmallVec<[&[u8]; 8]> = request.arguments(&self.input);
+        let slots = match &self.client.multi {
+            Some(multi) if command.name == "exec" && multi.is_refused => return None,
+            Some(multi) if command.name == "exec" => multi.slots,
+            _ => catalogue::slots_of(command, &args),
+        };
+        // A command without a demand is about channels of a shard, which the primary has.
+        let asked = self.demand(request, command).unwrap_or(Demand::Write);
+        let refused = shared.refusal_by_slot(slots, asked, self.client.reads_standbys);
+        refused.or_else(|| catalogue::out_of_cluster(command, &args).map(str::to_string))
+    }
+
+    /// What a request asks of the data, if anything.
+    fn demand(&self, request: &Request, command: &Command) -> Option<Demand> {
+        Some(match (command.phase, &self.client.multi) {
             (Phase::Data | Phase::Open, _) => {
                 Demand::of(command, request.place()?, &request.arguments(&self.input))
             }
@@ -56,8 +91,7 @@ impl Conversation {
                 false => Demand::Read,
             },
             _ => return None,
-        };
-        shared.membership.refusal(asked)
+        })
     }
 
     /// Whether the client may run a request.

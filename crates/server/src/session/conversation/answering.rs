@@ -62,7 +62,8 @@ impl Conversation {
             }
             Some(command) => {
                 let grows = request.grows(&self.input);
-                refusal(&self.client, command, grows, turn)
+                self.refusal_by_slot(turn.shared, &request, command)
+                    .or_else(|| refusal(&self.client, command, grows, turn))
                     .or_else(|| self.refusal_in_import(turn.shared, &request, command))
                     .or_else(|| self.refusal_by_role(turn.shared, &request, command))
             }
@@ -111,6 +112,11 @@ impl Conversation {
         let command = request.place().map(|at| &catalogue::all()[at]);
         let is_exec = command.is_some_and(|command| command.name == "exec");
         let text = match text.strip_prefix("ERR ").unwrap_or(&text) {
+            // A client of a cluster sends the commands elsewhere, or again.
+            cause if is_exec && is_of_cluster(cause) => {
+                self.drop_transaction();
+                text
+            }
             // A server whose log has failed ends.
             cause if is_exec && !cause.starts_with("MISCONF") => {
                 self.drop_transaction();
@@ -186,6 +192,11 @@ impl Conversation {
             self.client.silence = Silence::None;
         }
     }
+}
+
+/// Whether an error is one by which a node of a cluster sends its client elsewhere.
+fn is_of_cluster(text: &str) -> bool {
+    ["MOVED ", "CLUSTERDOWN ", "CROSSSLOT "].iter().any(|code| text.starts_with(code))
 }
 
 /// Whether a client with subscriptions may send the command, in version 2 of the protocol.

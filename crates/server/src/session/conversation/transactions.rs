@@ -103,6 +103,9 @@ impl Conversation {
             let number = database(args[1], turn.shared.settings.databases());
             multi.database = number.ok().or(multi.database);
         }
+        if turn.shared.settings.is_cluster() {
+            multi.slots = multi.slots.and(catalogue::slots_of(command, &args));
+        }
         drop(args);
         multi.bytes += request.memory(&self.input);
         if multi.bytes > MOST_QUEUED {

@@ -310,7 +310,7 @@ fn commands_are_listed_with_their_subcommands() {
         assert!(all.iter().any(|command| command == name), "{name}");
     }
     assert!(
-        !all.iter().any(|command| command == "psync" || command == "cluster|info"),
+        !all.iter().any(|command| command == "psync" || command == "cluster|meet"),
         "it is not built"
     );
     assert_eq!(list("FILTERBY PATTERN set"), ["set"]);
