@@ -222,6 +222,7 @@ impl RoleSource for MemberSource {
             lag: Duration::from_micros(seen.lag_us.unwrap_or(0)),
             behind_bytes: seen.behind_bytes,
             lease_left: seen.lease_left,
+            has_caught_up: seen.is_primary || seen.lag_us.is_some(),
             suspended: seen.is_primary && !seen.is_answered,
             stores: true,
             ..empty

@@ -6,6 +6,8 @@
 //!   effect of one database reaches another. There is one exception: a reader of a standby may last
 //!   into the next role for a moment, and has no effects.
 //! - While a database comes or goes, the role is one that serves nothing.
+//! - A standby is not read before it has replayed a mark of the primary: a member never shows less
+//!   than it has shown before as the primary.
 //! - An era ends with each role that had clients; its loops are woken after the role was set.
 
 use super::counting::{self, Counting};
@@ -48,6 +50,8 @@ struct MemberThread<'s> {
     primary: Option<PrimaryView>,
     /// Since when the lease is known to have run out.
     suspended_since: Option<Instant>,
+    /// The database of a standby is there, and is too old to be read.
+    catches_up: bool,
     /// When a hand-over that has begun is over.
     handing_over_until: Option<Instant>,
     /// Clients were served in a role since the last era began.
@@ -74,6 +78,7 @@ pub fn run(shared: &Arc<Shared>, factory: SourceFactory, ready: impl FnOnce()) {
         counting: None,
         primary: None,
         suspended_since: None,
+        catches_up: false,
         handing_over_until: None,
         has_served: false,
     };
@@ -111,6 +116,7 @@ impl MemberThread<'_> {
         };
         self.shared.membership.set_role(role, text);
         (self.handing_over_until, self.suspended_since) = (None, None);
+        self.catches_up = false;
         if has_switched || closes && std::mem::take(&mut self.has_served) {
             self.shared.membership.begin_era();
         }
@@ -184,7 +190,11 @@ impl MemberThread<'_> {
         let snapshot = (role == Role::Primary).then(|| database.open_snapshot());
         let opened = Opened { database, tables };
         assert!(shared.store.opened.set(opened).is_ok(), "the database before was let go");
-        shared.membership.set_role(role, "");
+        self.catches_up = role == Role::Standby && !self.source.view().has_caught_up;
+        match self.catches_up {
+            true => shared.membership.set_role(Role::Joining, "the standby catches up"),
+            false => shared.membership.set_role(role, ""),
+        }
         self.has_served = true;
         if let Some(opened) = shared.store.opened.hold().into_opened() {
             self.counting = Some(match snapshot {
@@ -202,6 +212,10 @@ impl MemberThread<'_> {
         if self.note_view() {
             self.shared.membership.begin_era();
             self.shared.wiring.wake_all();
+        }
+        if self.catches_up && self.shared.membership.view().has_caught_up {
+            self.catches_up = false;
+            self.shared.membership.set_role(Role::Standby, "");
         }
         while let Some(order) = self.shared.membership.next_order() {
             let result = self.hand_over(order.to.as_deref());
