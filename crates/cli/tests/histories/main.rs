@@ -6,6 +6,8 @@
 #![allow(missing_docs, reason = "tests are named by what they promise")]
 
 mod checker_tests;
+#[cfg(feature = "replication")]
+mod failovers;
 mod linearizable;
 mod objects;
 #[path = "../common/process.rs"]
@@ -35,11 +37,16 @@ const LISTS: u64 = 4;
 /// Transactions on some lists: each reads the lists whole.
 const TRANSACTIONS_ON_LISTS: u64 = 100;
 
+/// Connects to the server of the moment, if there is one.
+type Connect<'a> = &'a (dyn Fn(&mut Rng) -> Option<Caller> + Sync);
+
 /// The shared state of the clients of an episode.
-struct Episode {
+struct Episode<'a> {
     rng_seed: u64,
     began: Instant,
-    address: Mutex<String>,
+    connect: Connect<'a>,
+    /// A server may refuse a request, of which nothing was done, since another one serves.
+    may_refuse: bool,
     is_over: AtomicBool,
     /// Counts calls of each kind, and transactions.
     counts: [AtomicU64; 4],
@@ -54,7 +61,34 @@ struct Seen {
     transactions: Vec<Observed>,
 }
 
-impl Episode {
+/// The outcome of a request.
+enum Attempt {
+    Replied(Reply),
+    /// Nothing of it was done.
+    Refused,
+    /// The server is gone.
+    Lost,
+}
+
+/// Errors of servers that have done nothing of a request.
+const REFUSALS: [&str; 6] =
+    ["READONLY", "LOADING", "MASTERDOWN", "TRYAGAIN", "EXECABORT", "UNBLOCKED"];
+
+impl<'a> Episode<'a> {
+    /// An episode whose keys are none of those before `counts`.
+    fn new(rng_seed: u64, connect: Connect<'a>, counts: [u64; 4]) -> Episode<'a> {
+        Episode {
+            rng_seed,
+            began: Instant::now(),
+            connect,
+            may_refuse: false,
+            is_over: AtomicBool::new(false),
+            counts: counts.map(AtomicU64::new),
+            values: AtomicU64::new(0),
+            sessions: AtomicU64::new(0),
+        }
+    }
+
     /// The time, later at each call of a thread than at any call before.
     fn now(&self) -> u64 {
         self.began.elapsed().as_nanos() as u64
@@ -64,10 +98,9 @@ impl Episode {
         self.values.fetch_add(1, SeqCst) + 1
     }
 
-    fn connect(&self) -> Option<Caller> {
+    fn connect(&self, rng: &mut Rng) -> Option<Caller> {
         while !self.is_over.load(SeqCst) {
-            let address = self.address.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            if let Ok(caller) = Caller::connect(&address) {
+            if let Some(caller) = (self.connect)(rng) {
                 return Some(caller);
             }
             std::thread::sleep(Duration::from_millis(2));
@@ -75,11 +108,24 @@ impl Episode {
         None
     }
 
+    fn attempt(&self, caller: &mut Caller, commands: &[String]) -> Attempt {
+        match caller.attempt(commands) {
+            Ok(Ok(reply)) => Attempt::Replied(reply),
+            Ok(Err(line)) if line.starts_with("OUTCOMEUNKNOWN") => Attempt::Lost,
+            Ok(Err(line)) => {
+                let is_refusal = REFUSALS.iter().any(|word| line.starts_with(word));
+                assert!(self.may_refuse && is_refusal, "an error was replied: {line}");
+                Attempt::Refused
+            }
+            Err(_) => Attempt::Lost,
+        }
+    }
+
     /// A client, until the episode is over.
     fn client(&self, number: usize) -> Seen {
         let mut rng = Rng::with_seed(self.rng_seed + number as u64);
         let mut seen = Seen::default();
-        while let Some(mut caller) = self.connect() {
+        while let Some(mut caller) = self.connect(&mut rng) {
             let session = self.sessions.fetch_add(1, SeqCst) as usize;
             // Until the server is gone.
             while !self.is_over.load(SeqCst) {
@@ -102,8 +148,11 @@ impl Episode {
         let key = format!("{}{}", ["r", "s", "q"][kind], n / CALLS_ON_A_KEY);
         let operation = AnyOperation::random(kind, rng, self.value() as i64);
         let invoked = self.now();
-        let reply = caller.ask(&[operation.command(&key)]).ok();
-        let returned = reply.map(|reply| (self.now(), operation.shorten(reply)));
+        let returned = match self.attempt(caller, &[operation.command(&key)]) {
+            Attempt::Replied(reply) => Some((self.now(), operation.shorten(reply))),
+            Attempt::Refused => return false,
+            Attempt::Lost => None,
+        };
         let goes_on = returned.is_some();
         seen.calls.entry(key).or_default().push(Call { invoked, returned, operation });
         goes_on
@@ -127,18 +176,18 @@ impl Episode {
             });
         }
         let invoked = self.now();
-        let replies = caller.ask(&block(&ops));
-        let goes_on = replies.is_ok();
-        let end = match replies {
-            Ok(reply) => {
+        let end = match self.attempt(caller, &block(&ops)) {
+            Attempt::Replied(reply) => {
                 fill_in(&mut ops, reply);
                 End::Acknowledged(self.now())
             }
-            Err(_) => {
+            Attempt::Refused => return false,
+            Attempt::Lost => {
                 ops.retain(|op| matches!(op, Op::Append { .. }));
                 End::Unknown
             }
         };
+        let goes_on = end != End::Unknown;
         seen.transactions.push(Observed { life: 0, session, invoked, end, ops });
         goes_on
     }
@@ -186,15 +235,12 @@ fn run(seed: u64, kills: usize) -> Seen {
     .unwrap();
     let mut rng = Rng::with_seed(seed);
     let mut server = Process::start(dir.path());
-    let episode = Episode {
-        rng_seed: seed,
-        began: Instant::now(),
-        address: Mutex::new(server.address.clone()),
-        is_over: AtomicBool::new(false),
-        counts: Default::default(),
-        values: AtomicU64::new(0),
-        sessions: AtomicU64::new(0),
+    let address = Mutex::new(server.address.clone());
+    let connect = |_: &mut Rng| {
+        let address = address.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Caller::connect(&address).ok()
     };
+    let episode = Episode::new(seed, &connect, [0; 4]);
     let all: Vec<Seen> = std::thread::scope(|scope| {
         let clients: Vec<_> = (0..CLIENTS)
             .map(|number| {
@@ -207,43 +253,69 @@ fn run(seed: u64, kills: usize) -> Seen {
             server.child.kill().unwrap();
             server.child.wait().unwrap();
             server = Process::start(dir.path());
-            episode.address.lock().unwrap().clone_from(&server.address);
+            address.lock().unwrap().clone_from(&server.address);
         }
         std::thread::sleep(Duration::from_millis(rng.u64(20..300)));
         episode.is_over.store(true, SeqCst);
         clients.into_iter().map(|client| client.join().unwrap()).collect()
     });
-    let mut seen = Seen::default();
-    for own in all {
-        for (key, calls) in own.calls {
-            seen.calls.entry(key).or_default().extend(calls);
-        }
-        seen.transactions.extend(own.transactions);
-    }
-    // A further client reads all, so that losses show.
-    let mut caller = Caller::connect(&server.address).unwrap();
-    let lists = (episode.counts[3].load(SeqCst) / TRANSACTIONS_ON_LISTS + 1) * LISTS;
-    let mut ops: Vec<Op> = (0..lists).map(|key| Op::List { key, saw: Vec::new() }).collect();
-    let invoked = episode.now();
-    let replies = caller.ask(&block(&ops)).unwrap();
-    fill_in(&mut ops, replies);
-    let end = End::Acknowledged(episode.now());
-    seen.transactions.push(Observed { life: 0, session: usize::MAX, invoked, end, ops });
-    for (key, calls) in &mut seen.calls {
-        let operation = calls[0].operation.reading();
-        let invoked = episode.now();
-        let reply = operation.shorten(caller.ask(&[operation.command(key)]).unwrap());
-        calls.push(Call { invoked, returned: Some((episode.now(), reply)), operation });
-    }
+    let mut seen = Seen::of_all(all);
+    seen.read_all(&episode, &mut Caller::connect(&server.address).unwrap(), 0);
     seen
+}
+
+impl Seen {
+    fn of_all(all: Vec<Seen>) -> Seen {
+        let mut seen = Seen::default();
+        for own in all {
+            for (key, calls) in own.calls {
+                seen.calls.entry(key).or_default().extend(calls);
+            }
+            seen.transactions.extend(own.transactions);
+        }
+        seen
+    }
+
+    /// A further client reads all, from the first list on, so that losses show.
+    fn read_all(&mut self, episode: &Episode<'_>, caller: &mut Caller, first: u64) {
+        let lists = (episode.counts[3].load(SeqCst) / TRANSACTIONS_ON_LISTS + 1) * LISTS;
+        let all = (first..lists).map(|key| Op::List { key, saw: Vec::new() });
+        let mut ops: Vec<Op> = all.collect();
+        let invoked = episode.now();
+        let replies = caller.ask(&block(&ops)).unwrap();
+        fill_in(&mut ops, replies);
+        let end = End::Acknowledged(episode.now());
+        self.transactions.push(Observed { life: 0, session: usize::MAX, invoked, end, ops });
+        for (key, calls) in &mut self.calls {
+            let operation = calls[0].operation.reading();
+            let invoked = episode.now();
+            let reply = operation.shorten(caller.ask(&[operation.command(key)]).unwrap());
+            calls.push(Call { invoked, returned: Some((episode.now(), reply)), operation });
+        }
+    }
+
+    /// Panics unless there is an order. Returns the number of calls.
+    fn judge(&self, seed: u64) -> usize {
+        for (key, called) in &self.calls {
+            let mut called = called.clone();
+            called.sort_by_key(|call| call.invoked);
+            assert!(are_linearizable(&called), "seed {seed}: no order explains {key}: {called:#?}");
+        }
+        if let Err(anomaly) = check(&self.transactions, Order::RealTime) {
+            panic!("seed {seed}: {}\n{}", anomaly.name, anomaly.trace);
+        }
+        self.calls.values().map(Vec::len).sum()
+    }
+}
+
+/// A number from the environment.
+fn set(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |text| text.parse().expect("it is a number"))
 }
 
 /// `HYADES_HISTORIES_SECONDS` sets the time of the run, `HYADES_SEED` the first seed.
 #[test]
 fn what_clients_see_through_sockets_and_kills_has_an_order() {
-    let set = |name: &str, default: u64| {
-        std::env::var(name).map_or(default, |text| text.parse().expect("it is a number"))
-    };
     let (seconds, first) = (set("HYADES_HISTORIES_SECONDS", 3), set("HYADES_SEED", 1));
     let began = Instant::now();
     let (mut episodes, mut kills, mut calls, mut transactions) = (0, 0, 0, 0);
@@ -251,15 +323,7 @@ fn what_clients_see_through_sockets_and_kills_has_an_order() {
         let seed = first + episodes;
         let own_kills = 1 + episodes as usize % 3;
         let seen = run(seed, own_kills);
-        for (key, called) in &seen.calls {
-            let mut called = called.clone();
-            called.sort_by_key(|call| call.invoked);
-            assert!(are_linearizable(&called), "seed {seed}: no order explains {key}: {called:#?}");
-            calls += called.len();
-        }
-        if let Err(anomaly) = check(&seen.transactions, Order::RealTime) {
-            panic!("seed {seed}: {}\n{}", anomaly.name, anomaly.trace);
-        }
+        calls += seen.judge(seed);
         transactions += seen.transactions.len();
         (episodes, kills) = (episodes + 1, kills + own_kills);
     }
