@@ -107,11 +107,10 @@ fn slot_number(number: i64) -> Option<u16> {
     u16::try_from(number).ok().filter(|slot| *slot < SLOTS)
 }
 
-/// The primary has all slots while one is known.
+/// The primary has all slots.
 fn info(shared: &Shared) -> String {
     let topology = shared.topology();
-    let served = if topology.primary().is_some() { SLOTS } else { 0 };
-    let state = if shared.serves_slots() { "ok" } else { "fail" };
+    let (served, state) = if shared.serves_slots() { (SLOTS, "ok") } else { (0, "fail") };
     let mut out = format!("cluster_state:{state}\r\n");
     for (name, value) in [
         ("cluster_slots_assigned", usize::from(SLOTS)),

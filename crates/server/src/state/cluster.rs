@@ -8,7 +8,7 @@
 
 use super::Shared;
 #[cfg(feature = "replication")]
-use super::membership::{MemberView, View, host_and_port};
+use super::membership::{MemberView, PrimaryView, View, host_and_port};
 use super::membership_asked::Demand;
 use crate::base::hash_slot::KeySlots;
 use crate::base::sha1::{hexadecimal, sha1};
@@ -41,14 +41,14 @@ pub struct ClusterNode {
 /// The nodes, as this server sees them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Topology {
-    /// The primary, if one is known, then the standbys by their ids.
+    /// The primary that was known last, then the standbys by their ids.
     pub nodes: Vec<ClusterNode>,
     /// The incarnation of the database.
     pub epoch: u32,
 }
 
 impl Topology {
-    /// The primary, if one is known.
+    /// The primary that was known last, online if it is known now.
     pub fn primary(&self) -> Option<&ClusterNode> {
         self.nodes.iter().find(|node| node.is_primary)
     }
@@ -75,7 +75,9 @@ impl Topology {
     }
 
     #[cfg(feature = "replication")]
-    fn of_members(view: &View) -> Topology {
+    fn of_members(view: &View, last: Option<PrimaryView>) -> Topology {
+        let is_known = view.primary.is_some();
+        let view = &View { primary: view.primary.clone().or(last), ..view.clone() };
         let node = |member: &MemberView, is_primary| {
             let (host, port) = host_and_port(&member.address);
             ClusterNode {
@@ -93,7 +95,7 @@ impl Topology {
             false => MemberView {
                 node: primary.node.clone(),
                 address: primary.address.clone(),
-                is_online: true,
+                is_online: is_known,
                 ..MemberView::default()
             },
         });
@@ -111,7 +113,8 @@ impl Shared {
     pub fn topology(&self) -> Topology {
         #[cfg(feature = "replication")]
         if self.membership.is_on() {
-            return Topology::of_members(&self.membership.view());
+            let last = self.membership.last_primary();
+            return Topology::of_members(&self.membership.view(), last);
         }
         Topology::alone(self)
     }
@@ -119,7 +122,11 @@ impl Shared {
     /// Whether the slots are served, as far as this server knows.
     pub fn serves_slots(&self) -> bool {
         let topology = self.topology();
-        topology.primary().is_some_and(|node| !node.is_own || !self.membership.only_reads())
+        let is_served = |node: &ClusterNode| match node.is_own {
+            true => !self.membership.only_reads(),
+            false => node.is_online,
+        };
+        topology.primary().is_some_and(is_served)
     }
 
     /// Why a request on keys of these slots is not served here in cluster mode, if so. A client
@@ -143,8 +150,6 @@ impl Shared {
 #[cfg(all(test, feature = "replication"))]
 mod tests {
     use super::*;
-    use crate::state::membership::PrimaryView;
-
     fn member(node: &str, port: u16) -> MemberView {
         MemberView {
             node: node.into(),
@@ -166,7 +171,7 @@ mod tests {
             ..View::default()
         };
         let shape = |view: &View| {
-            let Topology { nodes, epoch } = Topology::of_members(view);
+            let Topology { nodes, epoch } = Topology::of_members(view, None);
             assert_eq!(epoch, 4);
             let mark = |node: &ClusterNode| (node.is_own, node.is_primary);
             nodes.iter().map(mark).collect::<Vec<_>>()

@@ -205,6 +205,8 @@ pub struct Membership {
     /// What the role is about: what the member waits for, or why it has stopped.
     text: Mutex<String>,
     view: Mutex<Arc<View>>,
+    /// The primary that was known last.
+    last_primary: Mutex<Option<PrimaryView>>,
     orders: Mutex<VecDeque<HandOverOrder>>,
     /// The last order that has failed, in words.
     refused: Mutex<Option<String>>,
@@ -342,8 +344,20 @@ impl Membership {
         self.view.lock().unpoisoned().clone()
     }
 
+    /// The primary that was known last: while none is known, clients of a cluster are told that
+    /// its slots are still there, since some end where slots have no node.
+    pub fn last_primary(&self) -> Option<PrimaryView> {
+        self.last_primary.lock().unpoisoned().clone()
+    }
+
     /// For the thread of the member: keeps the members as seen now.
     pub fn note_view(&self, view: Arc<View>) {
+        if let Some(primary) = &view.primary {
+            let mut last = self.last_primary.lock().unpoisoned();
+            if last.as_ref() != Some(primary) {
+                *last = Some(primary.clone());
+            }
+        }
         *self.view.lock().unpoisoned() = view;
     }
 
