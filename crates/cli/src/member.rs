@@ -202,8 +202,8 @@ impl RoleSource for MemberSource {
         };
         let Some(member) = &self.member else { return empty };
         let seen = member.view();
-        let lease =
-            seen.lease.filter(|lease| (seen.is_answered || seen.is_primary) && !lease.released);
+        // A primary that was stopped does not know whether another has its lease: ask others.
+        let lease = seen.lease.filter(|lease| seen.is_answered && !lease.released);
         let primary = lease.map(|lease| PrimaryView { node: lease.node, address: lease.address });
         let now = clock::monotonic_ns();
         let members = seen.standbys.into_iter().map(|Heard { report, at_ns }| MemberView {
