@@ -49,6 +49,8 @@ const TELLS_NS: u64 = 100_000_000;
 const FORGOTTEN_NS: u64 = 5_000_000_000;
 /// A standby heard of within this time is taken to run.
 const LATELY_NS: u64 = 500_000_000;
+/// A standby with a smaller lag follows closely, in microseconds.
+const CLOSE_LAG_US: u64 = 1_000_000;
 /// How long a primary that leaves tries to give its lease away.
 const RELEASE_PATIENCE: Duration = Duration::from_secs(1);
 
@@ -261,11 +263,15 @@ impl MemberLoop {
         Some(self.leave("the lease was given away".to_owned()))
     }
 
-    /// The standby that has synced most, among those heard of lately: it takes the lease at once.
+    /// The standby that has synced most, among those that were heard of lately and follow closely:
+    /// it takes the lease at once. One that joins may be busy with the lanes for long, and has
+    /// synced most if it was the primary.
     fn furthest_standby(&self, database: &str) -> Option<String> {
         let now = clock::monotonic_ns();
         let is_there = |heard: &&Heard| {
-            heard.report.database == database && now.saturating_sub(heard.at_ns) < LATELY_NS
+            heard.report.database == database
+                && now.saturating_sub(heard.at_ns) < LATELY_NS
+                && heard.report.lag_us.is_some_and(|lag| lag < CLOSE_LAG_US)
         };
         let synced = |heard: &&Heard| {
             (
