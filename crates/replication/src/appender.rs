@@ -235,12 +235,12 @@ impl Remote for Appender {
             match (self.service.answer(request, wait)?, appends) {
                 (Reply::Appended(place), true) => self.is_stored(stream, &mut lane, place),
                 (Reply::Messages(messages), false) => {
-                    lane.short.ends();
+                    lane.short.clear();
                     self.saw(stream, &mut lane, messages);
                 }
                 (Reply::Short(end), false) => {
                     let known = lane.last;
-                    match lane.short.goes_on((stream, end), known) {
+                    match lane.short.note_end((stream, end), known) {
                         Err(lost) => lane.ended = Some(lost),
                         Ok(()) => {
                             self.begin_look(stream, &mut lane);

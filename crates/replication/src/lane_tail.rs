@@ -101,11 +101,11 @@ impl LaneTail {
     pub fn read(&mut self, service: &dyn LogService) -> Result<Vec<Tailed>, RemoteEnded> {
         match service.ask(Request::Read { lane: self.lane, behind: self.behind }) {
             Reply::Messages(messages) => {
-                self.short.ends();
+                self.short.clear();
                 self.take(messages)
             }
             Reply::Short(end) => {
-                self.short.goes_on((self.lane, end), self.behind)?;
+                self.short.note_end((self.lane, end), self.behind)?;
                 Ok(Vec::new())
             }
             Reply::Gone(what) => Err(RemoteEnded::Different(what)),

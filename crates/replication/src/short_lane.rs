@@ -16,7 +16,7 @@ pub(crate) struct ShortLane {
 
 impl ShortLane {
     /// The lane has been seen to reach as far as is known.
-    pub fn ends(&mut self) {
+    pub fn clear(&mut self) {
         self.since_ns = None;
     }
 
@@ -24,7 +24,7 @@ impl ShortLane {
     ///
     /// # Errors
     /// The lane was short in all answers for so long that the messages are lost.
-    pub fn goes_on(
+    pub fn note_end(
         &mut self,
         (lane, end): (usize, Place),
         known: Place,
@@ -49,13 +49,13 @@ mod tests {
     fn messages_are_lost_when_no_answer_shows_them_for_long() {
         let at = |seconds: u64| clock::simulate(Some(seconds * 1_000_000_000));
         let mut short = ShortLane::default();
-        let look = |short: &mut ShortLane| short.goes_on((2, Place(7)), Place(9));
+        let look = |short: &mut ShortLane| short.note_end((2, Place(7)), Place(9));
         for second in 1..31 {
             at(second);
             look(&mut short).unwrap();
         }
         // A later leader shows all.
-        short.ends();
+        short.clear();
         for second in 31..61 {
             at(second);
             look(&mut short).unwrap();
