@@ -30,7 +30,7 @@ import tempfile
 import threading
 import time
 
-from replicated import ROOT, Broken, Client, Cluster, default_program, logs
+from replicated import ROOT, Broken, Client, Cluster, default_program, hand_over, logs
 
 ACCOUNTS = 20
 PROGRAMS = {"redis-py": ".py", "ioredis": ".js", "go-redis": ".go", "jedis": ".java"}
@@ -223,7 +223,7 @@ def fail_over(cluster, kind):
         time.sleep(2 * cluster.lease + 1)
         member.signal(signal.SIGCONT)
     else:
-        answer = member.ask("FAILOVER")
+        answer, began = hand_over(member), time.time()
         if answer != "OK":
             print("FAILOVER:", answer)
     return began

@@ -20,7 +20,7 @@ import tempfile
 import threading
 import time
 
-from replicated import Broken, Client, Cluster, default_program, logs
+from replicated import Broken, Client, Cluster, default_program, hand_over, logs
 
 ACCOUNTS = 50
 
@@ -105,7 +105,7 @@ def event(cluster, kind, rng, lease):
             for member in members:
                 member.start()
         return "all members killed", start
-    answer = members[primary].ask("FAILOVER")
+    answer = hand_over(members[primary])
     return f"primary n{primary} hands over ({answer})", lambda: None
 
 

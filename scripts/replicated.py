@@ -113,6 +113,16 @@ class Member:
             client.close()
 
 
+def hand_over(primary, within=10.0):
+    """Hands the database over once a standby follows closely. Returns the last answer."""
+    until = time.monotonic() + within
+    while True:
+        answer = primary.ask("FAILOVER")
+        if answer == "OK" or time.monotonic() > until:
+            return answer
+        time.sleep(0.1)
+
+
 class Cluster:
     """Three NATS servers, and three members with further settings `more`."""
 

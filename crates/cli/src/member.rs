@@ -176,7 +176,8 @@ impl RoleSource for MemberSource {
             return None;
         };
         if let Some(to) = self.asked.lock().unwrap_or_else(|e| e.into_inner()).take() {
-            member.hand_over(to.as_deref());
+            // No standby follows closely any more: the primary goes on.
+            let _ = member.hand_over(to.as_deref());
         }
         match member.step(wait) {
             Ok(role) => role.map(|role| match role {
@@ -209,7 +210,7 @@ impl RoleSource for MemberSource {
         let members = seen.standbys.into_iter().map(|Heard { report, at_ns }| MemberView {
             node: report.node,
             address: report.address,
-            lag_ms: report.lag_us.unwrap_or(0) / 1000,
+            lag_ms: report.lag_us.map(|lag| lag / 1000),
             positions: report.synced,
             is_online: now.saturating_sub(at_ns) < ONLINE_NS,
         });
@@ -238,21 +239,9 @@ impl RoleSource for MemberSource {
 
     fn hand_over(&self, to: Option<&str>) -> Result<(), String> {
         let Some(member) = &self.member else { return Err("the member has stopped".to_owned()) };
-        let view = member.view();
-        let is_there = |node: &str| view.standbys.iter().any(|heard| heard.report.node == node);
-        match to {
-            Some(node) if !is_there(node) && node != self.node => {
-                Err(format!("no standby {node:?} was heard of"))
-            }
-            None if view.standbys.is_empty() && view.is_primary => {
-                Err("no standby was heard of".to_owned())
-            }
-            _ => {
-                let to = to.map(str::to_owned);
-                *self.asked.lock().unwrap_or_else(|e| e.into_inner()) = Some(to);
-                Ok(())
-            }
-        }
+        member.view().successor(to).map_err(|error| error.to_string())?;
+        *self.asked.lock().unwrap_or_else(|e| e.into_inner()) = Some(to.map(str::to_owned));
+        Ok(())
     }
 
     fn end(&mut self) {

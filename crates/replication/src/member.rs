@@ -21,7 +21,7 @@ mod view;
 
 use self::files::LocalFiles;
 use self::primary::{Left, Primary};
-pub use self::view::MemberView;
+pub use self::view::{MemberView, NoSuccessor};
 use crate::begin;
 use crate::hex::hex;
 use crate::lease::{self, Holder, Lease};
@@ -47,10 +47,6 @@ const AGAIN_NS: u64 = 50_000_000;
 /// How often a standby tells how far it is, and when it is forgotten.
 const TELLS_NS: u64 = 100_000_000;
 const FORGOTTEN_NS: u64 = 5_000_000_000;
-/// A standby heard of within this time is taken to run.
-const LATELY_NS: u64 = 500_000_000;
-/// A standby with a smaller lag follows closely, in microseconds.
-const CLOSE_LAG_US: u64 = 1_000_000;
 /// How long a primary that leaves tries to give its lease away.
 const RELEASE_PATIENCE: Duration = Duration::from_secs(1);
 
@@ -208,7 +204,9 @@ impl MemberLoop {
 
     fn go_on(&mut self, wait: Duration) -> Result<Option<Role>, StandbyError> {
         self.listen();
+        // A standby asks, and knows less of the others: the primary decides.
         if let Some(to) = self.hand_over.take()
+            && self.view().successor(to.as_deref()).is_ok()
             && let Some(role) = self.hand_over_now(to.as_deref())
         {
             return Ok(Some(role));
@@ -230,9 +228,14 @@ impl MemberLoop {
 
     /// Asks for a hand-over of the database, to a node or to any: the next steps of this member
     /// give the lease away, or ask the primary to do so.
-    pub fn hand_over(&mut self, to: Option<&str>) {
-        let to = to.map(str::to_owned);
-        match (&self.state, self.view().database) {
+    ///
+    /// # Errors
+    /// No such standby follows closely, so the primary goes on.
+    pub fn hand_over(&mut self, to: Option<&str>) -> Result<(), NoSuccessor> {
+        let view = self.view();
+        view.successor(to)?;
+        let (to, database) = (to.map(str::to_owned), view.database);
+        match (&self.state, database) {
             (MemberState::Primary(_), _) => self.hand_over = Some(to),
             (_, Some(database)) => {
                 let told = Told::HandOver { database: hex(&database), to };
@@ -240,6 +243,7 @@ impl MemberLoop {
             }
             _ => {}
         }
+        Ok(())
     }
 
     /// Leaves the database: a primary gives its lease away.
@@ -247,40 +251,21 @@ impl MemberLoop {
         self.hand_over_now(None);
     }
 
-    /// Gives the lease away at once, to a node or to any, if the member is primary. Returns the new
+    /// Gives the lease away at once if the member is primary: to a node, or to the standby that
+    /// follows most closely, or, if none does, to the first that takes the lease. Returns the new
     /// role.
     pub fn hand_over_now(&mut self, successor: Option<&str>) -> Option<Role> {
         let MemberState::Primary(_) = &self.state else { return None };
+        let best = successor.map(str::to_owned).or_else(|| self.view().successor(None).ok());
         let MemberState::Primary(primary) =
             std::mem::replace(&mut self.state, MemberState::Joining { until_ns: 0 })
         else {
             unreachable!("the state was looked at");
         };
         let database = hex(&primary.uuid());
-        let best = successor.map(str::to_owned).or_else(|| self.furthest_standby(&database));
         primary.release(best.as_deref(), RELEASE_PATIENCE);
         self.service.broadcast(reports::encode(&Told::Released { database }));
         Some(self.leave("the lease was given away".to_owned()))
-    }
-
-    /// The standby that has synced most, among those that were heard of lately and follow closely:
-    /// it takes the lease at once. One that joins may be busy with the lanes for long, and has
-    /// synced most if it was the primary.
-    fn furthest_standby(&self, database: &str) -> Option<String> {
-        let now = clock::monotonic_ns();
-        let is_there = |heard: &&Heard| {
-            heard.report.database == database
-                && now.saturating_sub(heard.at_ns) < LATELY_NS
-                && heard.report.lag_us.is_some_and(|lag| lag < CLOSE_LAG_US)
-        };
-        let synced = |heard: &&Heard| {
-            (
-                heard.report.incarnation,
-                heard.report.synced.iter().map(|&lsn| lsn as u128).sum::<u128>(),
-            )
-        };
-        let best = self.standbys.values().filter(is_there).max_by_key(synced)?;
-        Some(best.report.node.clone())
     }
 
     /// Takes what members have told, and tells.
@@ -323,6 +308,7 @@ impl MemberLoop {
     pub fn view(&self) -> MemberView {
         let lease = self.watch.newest().map(|(_, lease)| lease.clone());
         let mut view = MemberView {
+            node: self.holder.node.clone(),
             lease,
             is_answered: self.watch.is_answered(),
             standbys: self.standbys.values().cloned().collect(),

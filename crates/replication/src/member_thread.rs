@@ -1,6 +1,6 @@
 //! A member with a thread of its own, for programs that embed the database.
 
-use crate::member::{MemberLoop, MemberSettings, MemberView, Role};
+use crate::member::{MemberLoop, MemberSettings, MemberView, NoSuccessor, Role};
 use crate::service::LogService;
 use crate::standby_error::StandbyError;
 use hyades::Builder;
@@ -84,9 +84,15 @@ impl Member {
     }
 
     /// Gives the lease away, to a node or to any, if the member is primary; the next role tells.
-    pub fn hand_over(&self, successor: Option<&str>) {
+    /// A standby asks the primary to do so.
+    ///
+    /// # Errors
+    /// No such standby follows closely, so the primary goes on.
+    pub fn hand_over(&self, successor: Option<&str>) -> Result<(), NoSuccessor> {
+        self.view().successor(successor)?;
         let asked = Asked::HandOver(successor.map(str::to_owned));
         *self.shared.asked.lock().unpoisoned() = Some(asked);
+        Ok(())
     }
 
     /// Leaves: a primary gives its lease away. Waits for the end of the thread.
@@ -122,7 +128,8 @@ fn run(
         let role = match asked {
             Some(Asked::End) => return member.end(),
             Some(Asked::HandOver(successor)) => {
-                member.hand_over(successor.as_deref());
+                // No standby follows closely any more: the primary goes on.
+                let _ = member.hand_over(successor.as_deref());
                 Ok(None)
             }
             None => member.step(STEP),

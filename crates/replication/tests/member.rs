@@ -242,7 +242,8 @@ impl World {
                 self.primaries.lock().unpoisoned().clear();
                 place.member = Some(join(&place.service, at, place.dir.path(), record));
             }
-            1 => place.member.as_ref().unwrap().hand_over(None),
+            // Refused if no standby follows closely.
+            1 => drop(place.member.as_ref().unwrap().hand_over(None)),
             _ => {
                 let is_cut = place.service.is_cut.load(SeqCst);
                 place.service.is_cut.store(!is_cut, SeqCst);

@@ -65,8 +65,9 @@ pub struct MemberView {
     pub node: String,
     /// Where clients reach the standby: `host:port`.
     pub address: String,
-    /// The age of the state that the standby serves, in milliseconds.
-    pub lag_ms: u64,
+    /// The age of the state that the standby serves, in milliseconds; `None` while the standby
+    /// joins and serves none.
+    pub lag_ms: Option<u64>,
     /// By stream, up to where the standby has synced the log.
     pub positions: Vec<u64>,
     /// Whether the standby was heard of lately.
@@ -89,7 +90,7 @@ impl View {
         MemberView {
             node: self.node.clone(),
             address: self.address.clone(),
-            lag_ms: u64::try_from(self.lag.as_millis()).unwrap_or(u64::MAX),
+            lag_ms: Some(u64::try_from(self.lag.as_millis()).unwrap_or(u64::MAX)),
             positions: self.positions.clone(),
             is_online: true,
         }

@@ -33,8 +33,9 @@ pub(super) fn replication(shared: &Shared, out: &mut String) {
     line(out, "connected_slaves", standbys.iter().filter(|standby| standby.is_online).count());
     for (number, standby) in standbys.iter().enumerate() {
         let (host, port) = host_and_port(&standby.address);
-        let state = if standby.is_online { "online" } else { "wait_bgsave" };
-        let (offset, lag) = (standby.offset(), standby.lag_ms / 1_000);
+        let (offset, lag) = (standby.offset(), standby.lag_ms.unwrap_or(0) / 1_000);
+        let is_fed = standby.is_online && standby.lag_ms.is_some();
+        let state = if is_fed { "online" } else { "wait_bgsave" };
         let _ = write!(
             out,
             "slave{number}:ip={host},port={port},state={state},offset={offset},lag={lag}\r\n"

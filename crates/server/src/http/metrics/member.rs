@@ -56,8 +56,9 @@ fn add_state(metrics: &mut Metrics, role: Role, view: &View) {
     let help = "Standbys heard of within a second, but for this member";
     add(gauge("hyades_replication_standbys", "members", help, standbys as f64));
     for member in &view.members {
+        let Some(lag_ms) = member.lag_ms else { continue };
         let help = "Age of the state that another standby shows";
-        let lag = member.lag_ms as f64 / 1e3;
+        let lag = lag_ms as f64 / 1e3;
         let metric = gauge("hyades_replication_standby_lag_seconds", "seconds", help, lag);
         add(metric.with_label("node", &*member.node));
     }

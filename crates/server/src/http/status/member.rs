@@ -61,7 +61,7 @@ fn members(out: &mut Json, view: &View, own_role: &str) {
             let role = if *is_online { "standby" } else { "not heard of" };
             let behind = stored.saturating_sub(view.members[at - 2].offset());
             let behind = is_primary.then_some(behind);
-            member(out, (node, address, role), Some(*lag_ms as f64 / 1e3), behind);
+            member(out, (node, address, role), lag_ms.map(|lag| lag as f64 / 1e3), behind);
         }
     });
 }

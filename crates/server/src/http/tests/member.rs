@@ -11,7 +11,7 @@ fn view(node: &str) -> View {
     let member = |node: &str, positions: &[u64]| MemberView {
         node: node.into(),
         address: format!("{node}:6379"),
-        lag_ms: 1_500,
+        lag_ms: Some(1_500),
         positions: positions.to_vec(),
         is_online: true,
     };

@@ -6,7 +6,7 @@ fn standby(node: &str, positions: &[u64]) -> MemberView {
     MemberView {
         node: node.into(),
         address: format!("10.0.0.{}:63{}", node.len(), node.len()),
-        lag_ms: 2_500,
+        lag_ms: Some(2_500),
         positions: positions.to_vec(),
         is_online: true,
     }
