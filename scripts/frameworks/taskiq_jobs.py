@@ -4,6 +4,7 @@
 # slots: 4
 import os
 import sys
+import time
 
 from taskiq import SimpleRetryMiddleware
 from taskiq_redis import RedisAsyncResultBackend, RedisStreamBroker
@@ -11,7 +12,7 @@ from taskiq_redis import RedisAsyncResultBackend, RedisStreamBroker
 from journal import URL, add_jobs, do_job
 
 broker = (
-    # What a worker has not acknowledged is claimed after this time.
+    # What a worker has not acknowledged for this time is claimed when the next message comes.
     RedisStreamBroker(URL, idle_timeout=5000)
     .with_result_backend(RedisAsyncResultBackend(URL))
     .with_middlewares(SimpleRetryMiddleware(default_retry_count=3))
@@ -21,6 +22,11 @@ broker = (
 @broker.task(task_name="job", retry_on_error=True)
 async def job(name: str) -> None:
     do_job(name)
+
+
+@broker.task(task_name="next")
+async def next_message() -> None:
+    pass
 
 
 if __name__ == "__main__":
@@ -36,5 +42,8 @@ if __name__ == "__main__":
             started = True
         await job.kiq(name)
 
-    add_jobs(put, delays=False)
+    loop = add_jobs(put, delays=False)
+    # Jobs that failed while there was no server are claimed with this message.
+    time.sleep(6)
+    loop.run_until_complete(next_message.kiq())
     print("streams with a group")

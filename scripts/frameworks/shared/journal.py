@@ -58,7 +58,8 @@ def do_job(name):
 
 
 def add_jobs(put, delays=True, retries=True):
-    """Calls put(name, delay in seconds) until enough jobs have been acknowledged."""
+    """Calls put(name, delay in seconds) until enough jobs have been acknowledged. Returns the loop of
+    events."""
     loop = asyncio.new_event_loop()
     end = time.time() + 100
     added = number = 0
@@ -80,6 +81,7 @@ def add_jobs(put, delays=True, retries=True):
         append("acked", f"{kind}{number} {start + delay:.6f} {start:.6f} {time.time():.6f}")
         added += 1
         time.sleep(0.02)
+    return loop
 
 
 def count_under(section, total=JOBS):
