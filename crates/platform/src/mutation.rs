@@ -46,6 +46,12 @@ mutations! {
     TimerFromLook "timer-from-look",
     /// A takeover ignores what is known to have been stored.
     IgnoreStored "ignore-stored",
+    /// A takeover does not read a lane up to its seal: the lane ends where the standby had read.
+    SealUnread "seal-unread",
+    /// An incarnation begins with the epochs of the incarnation before.
+    ReuseEpochs "reuse-epochs",
+    /// The reader of a lane goes on behind a missing message.
+    SkipHole "skip-hole",
     /// A transaction is acknowledged before its own frame is durable.
     AckBeforeOwnFrame "ack-before-own-frame",
     /// Replay of a stream ends at its first dead record.

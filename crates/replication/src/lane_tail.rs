@@ -3,6 +3,7 @@
 use crate::message::{LaneReader, Message, MessageBody, Sealed, Taken};
 use crate::service::{LogService, Place, Reply, Request};
 use crate::short_lane::ShortLane;
+use hyades_platform::broken;
 use hyades_wal::{Dimension, Lsn, RemoteEnded, Seen};
 use std::sync::Arc;
 
@@ -121,7 +122,8 @@ impl LaneTail {
                 RemoteEnded::Different(format!("lane {lane}, place {}: {what}", place.0))
             };
             // Messages may have been removed from the beginning of the lane alone.
-            if place.0 != behind.0 + 1 && (behind != Place::START || self.reader.is_some()) {
+            let may_begin_here = behind == Place::START && self.reader.is_none();
+            if place.0 != behind.0 + 1 && !may_begin_here && !broken!(SkipHole) {
                 return Err(different(format!(
                     "the messages behind place {} are missing",
                     behind.0
@@ -138,11 +140,12 @@ impl LaneTail {
                 self.look_for_seal(&message, chain).map_err(different)?;
                 continue;
             };
-            let (start, index) = (reader.end, reader.index);
+            let index = reader.index;
             match reader.take(message, chain) {
                 Taken::Frames(frames) => {
                     let stream = self.dimension.stream;
                     let (place, end) = (place.0, reader.end);
+                    let start = end - frames.len() as u64;
                     let seen = Seen { stream, place, index, chain, end };
                     found.push(Tailed::Frames { start, frames, seen });
                 }

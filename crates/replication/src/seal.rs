@@ -9,6 +9,7 @@ use crate::lane_tail::{LaneTail, Tailed};
 pub use crate::message::Sealed;
 use crate::message::{Message, MessageBody};
 use crate::service::{LogService, Patience, Place, Reply, Request};
+use hyades_platform::broken;
 use hyades_wal::{Lsn, RemoteEnded};
 use std::sync::Arc;
 
@@ -73,7 +74,11 @@ pub fn seal_lane<E: From<RemoteEnded>>(
     tail: &mut LaneTail,
     take: impl FnMut(Tailed) -> Result<(), E>,
 ) -> Result<Sealed, E> {
-    let (_, place) = append_seal(service, lanes, (writer, patience))?;
+    let (message, place) = append_seal(service, lanes, (writer, patience))?;
+    if broken!(SealUnread) {
+        let chain = Message::decode(&message).expect("it was encoded here").1;
+        return Ok(Sealed { place, chain });
+    }
     // Otherwise the seal would be waited for, for ever.
     if place <= tail.behind() {
         let (lane, place, read) = (lanes.0, place.0, tail.behind().0);

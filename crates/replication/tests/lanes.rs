@@ -12,6 +12,7 @@ use hyades_replication::begin;
 use hyades_replication::lane_tail::LaneTail;
 use hyades_replication::service::Place;
 use hyades_replication::simulated::{Faults, SimulatedLog};
+use hyades_replication::{LaneReader, Message, MessageBody, Taken};
 use hyades_wal::{FrameKind, Log, Lsn};
 use std::sync::Arc;
 
@@ -177,6 +178,26 @@ fn lost_messages_stop_the_writer_and_readers() {
     clock::simulate(None);
 }
 
+/// What lies behind a missing message may depend on that message.
+#[test]
+fn nothing_behind_a_missing_message_is_taken() {
+    let message = |index: u64, previous: u32| {
+        let body = MessageBody::Data(vec![7; 10]);
+        let (database, stored, start) = ([3; 16], vec![0; STREAMS], 10 * index);
+        let message =
+            Message { database, stream: 0, incarnation: 1, index, start, stored, previous, body };
+        let chain = message.encode().1;
+        (message, chain)
+    };
+    let mut reader = LaneReader::new(1, 0, 5);
+    let (first, chain) = message(0, 5);
+    let (second, next) = message(1, chain);
+    let (third, last) = message(2, next);
+    assert_eq!(reader.take(first, chain), Taken::Frames(vec![7; 10]));
+    assert!(matches!(reader.take(third, last), Taken::Hole(_)), "a message is missing");
+    assert_eq!(reader.take(second, next), Taken::Late, "the reader has ended");
+}
+
 /// Mutation test: each rule broken is noticed.
 #[test]
 fn a_broken_rule_is_noticed() {
@@ -185,14 +206,18 @@ fn a_broken_rule_is_noticed() {
     // The broken rule is global to the process: the other tests run in processes of their own.
     let name = "HYADES_BROKEN_LANE";
     if let Ok(rule) = std::env::var(name) {
-        let rules = [Mutation::BlindResume, Mutation::RaiseAtLocalSync];
-        mutation::set(Some(rules[usize::from(rule == "1")]));
-        let unnoticed =
-            catch_unwind(what_the_frontier_has_reached_is_below_the_seal_of_another_process);
-        assert!(unnoticed.is_err(), "rule {rule} goes unnoticed");
+        let sealed = what_the_frontier_has_reached_is_below_the_seal_of_another_process;
+        let cases: [(Mutation, fn()); 3] = [
+            (Mutation::BlindResume, sealed),
+            (Mutation::RaiseAtLocalSync, sealed),
+            (Mutation::SkipHole, nothing_behind_a_missing_message_is_taken),
+        ];
+        let (broken, test) = cases[rule.parse::<usize>().unwrap()];
+        mutation::set(Some(broken));
+        assert!(catch_unwind(test).is_err(), "{} goes unnoticed", broken.name());
         return;
     }
-    for rule in ["0", "1"] {
+    for rule in ["0", "1", "2"] {
         let output = std::process::Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "a_broken_rule_is_noticed"])
             .env(name, rule)

@@ -124,7 +124,8 @@ fn is_seen_by_one_test(rule: Mutation) -> bool {
         // `crates/replication/tests/lease_mutations.rs`.
         || matches!(rule, Mutation::AnswerUnchecked | Mutation::LeaseFromArrival)
         || matches!(rule, Mutation::TimerThroughOutage | Mutation::TimerFromLook)
-        || rule == Mutation::IgnoreStored
+        || matches!(rule, Mutation::IgnoreStored | Mutation::SealUnread)
+        || matches!(rule, Mutation::ReuseEpochs | Mutation::SkipHole)
         // Nor standbys: `crates/wal/tests/mirror`.
         || matches!(
             rule,

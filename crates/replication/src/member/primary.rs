@@ -9,7 +9,7 @@ use crate::seal::Writer;
 use crate::service::{LogService, Patience};
 use crate::standby::{Standby, StandbyError};
 use hyades::{Builder, Database, Promotion};
-use hyades_platform::clock;
+use hyades_platform::{broken, clock};
 use hyades_wal::{AnswerLease, Lsn, RemoteEnded};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -248,7 +248,8 @@ impl Takeover<'_> {
         }
         let appender = Arc::new(appender);
         let files = taken.mirror.into_recovering()?;
-        let (at, remote, above_epoch) = (taken.at, appender.clone(), own.first_epoch_above());
+        let above_epoch = if broken!(ReuseEpochs) { 0 } else { own.first_epoch_above() };
+        let (at, remote) = (taken.at, appender.clone());
         let promotion = Promotion { files, node, at, remote, above_epoch };
         let builder = builder.epoch_limit(own.epoch_limit);
         Ok((taken.follower.promote(builder, promotion)?, appender))

@@ -97,7 +97,11 @@ impl Standby {
 
     /// By stream, where the incarnation ends, once the lanes are sealed.
     fn sealed_ends(&self) -> Vec<Lsn> {
-        self.tails.iter().map(|tail| tail.ended_at().expect("it is sealed")).collect()
+        let end = |tail: &LaneTail| match broken!(SealUnread) {
+            true => tail.end(),
+            false => tail.ended_at().expect("it is sealed"),
+        };
+        self.tails.iter().map(end).collect()
     }
 
     /// Once the lanes are sealed by `own` and read up to the seals: if an incarnation between has
