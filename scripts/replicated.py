@@ -87,7 +87,7 @@ class Member:
         self.process = subprocess.Popen(command, stdout=log, stderr=log)
 
     def wait(self, seconds):
-        """Waits until it serves; starts it again if it has ended, since the NATS servers were slow."""
+        """Waits until it serves."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             try:
@@ -96,9 +96,9 @@ class Member:
                 info = None
             if any(f"member_role:{role}" in str(info) for role in ("primary", "standby")):
                 return
-            time.sleep(0.1)
             if self.process.poll() is not None:
-                self.start()
+                sys.exit(f"n{self.at} has ended: see its log\n" + logs(self.cluster.dir))
+            time.sleep(0.1)
 
     def signal(self, number):
         self.process.send_signal(number)

@@ -1,28 +1,16 @@
 //! `hyades serve --replicated`: the server as a member of a replicated database.
 
+mod connecting;
+mod source;
+
+use self::connecting::Connecting;
+use self::source::MemberSource;
 use clap::Parser;
 use hyades_cli::failure::{Failure, usage};
 use hyades_cli::units;
-use hyades_platform::clock;
-use hyades_replication::member::{Heard, MemberLoop};
-use hyades_replication::meter::LogMeter;
-use hyades_replication::nats::{Address, NatsLog, NatsSettings};
-use hyades_replication::{MemberSettings, Role, begin};
-use hyades_server::{
-    LaneFigures, MakeBuilder, MemberView, PrimaryView, ReadMetrics, RoleChange, RoleSource,
-    Settings, SourceFactory, View,
-};
+use hyades_replication::nats::Address;
+use hyades_server::{MakeBuilder, Settings, SourceFactory};
 use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
-
-/// A standby that was not heard of for so long is not online.
-const ONLINE_NS: u64 = 1_000_000_000;
-
-/// How long a start waits for servers that start as well, and how soon it asks again.
-const SERVERS_START_WITHIN: Duration = Duration::from_secs(20);
-const AGAIN: Duration = Duration::from_millis(200);
 
 /// How the server is a member.
 #[derive(Parser, Clone, Debug)]
@@ -112,141 +100,8 @@ impl MemberOptions {
     /// What makes the roles of the server.
     pub fn source(self) -> SourceFactory {
         Box::new(move |make: MakeBuilder, settings: &Settings| {
-            let lanes = make().declared_streams();
-            let service = self.connect(lanes)?;
-            let meter = service.meter().clone();
-            let dir = settings.dir();
-            let member = MemberSettings {
-                address: self.announce.clone(),
-                term: Duration::from_secs_f64(self.lease),
-                ..MemberSettings::new(&*self.node, dir)
-            };
-            let declare = Box::new(move || make());
-            let stop = Arc::<AtomicBool>::default();
-            let member = MemberLoop::new(service, member, declare, stop);
-            let member = Some(member.map_err(|error| error.to_string())?);
-            let Address { name, .. } = self.replicated.clone();
-            let (node, address) = (self.node.clone(), self.announce.clone());
-            let asked = Mutex::default();
-            Ok(Box::new(MemberSource { member, name, node, address, meter, asked }))
+            let connecting = Connecting::new(self, make, settings.dir().into());
+            Ok(Box::new(MemberSource::begin(connecting)?))
         })
-    }
-
-    /// Connects with as many lanes as the database has, or will have.
-    fn connect(&self, lanes: usize) -> Result<Arc<NatsLog>, String> {
-        let mut settings = NatsSettings::new(self.replicated.clone());
-        settings.replicas = self.replicas as usize;
-        settings.credentials.clone_from(&self.nats_creds);
-        settings.authorities.clone_from(&self.nats_ca);
-        settings.near.clone_from(&self.nats_near);
-        let until = Instant::now() + SERVERS_START_WITHIN;
-        let connect = |lanes| loop {
-            match NatsLog::connect(settings.clone(), lanes) {
-                Ok(service) => return Ok(service),
-                Err(error) if error.may_pass() && Instant::now() < until => {
-                    std::thread::sleep(AGAIN);
-                }
-                Err(error) => return Err(format!("the replicated log cannot be used: {error}")),
-            }
-        };
-        let service = connect(lanes)?;
-        let first = begin::next(&service, 0).map_err(|error| error.to_string())?;
-        let known = first.map_or(lanes, |begin| begin.incarnation.dims.len());
-        let service = if known == lanes { service } else { connect(known)? };
-        Ok(Arc::new(service))
-    }
-}
-
-/// The roles of a member, for the server.
-struct MemberSource {
-    /// `None` once the member has stopped.
-    member: Option<MemberLoop>,
-    name: String,
-    node: String,
-    address: String,
-    meter: Arc<LogMeter>,
-    /// The node to which the database is to be handed over, or any.
-    asked: Mutex<Option<Option<String>>>,
-}
-
-impl RoleSource for MemberSource {
-    fn next(&mut self, wait: Duration) -> Option<RoleChange> {
-        let Some(member) = &mut self.member else {
-            std::thread::sleep(wait);
-            return None;
-        };
-        if let Some(to) = self.asked.lock().unwrap_or_else(|e| e.into_inner()).take() {
-            // No standby follows closely any more: the primary goes on.
-            let _ = member.hand_over(to.as_deref());
-        }
-        match member.step(wait) {
-            Ok(role) => role.map(|role| match role {
-                Role::Standby(database) => RoleChange::Standby(database),
-                Role::Primary(database) => RoleChange::Primary(database),
-                Role::Candidate => RoleChange::Candidate,
-                Role::Joining(why) => RoleChange::Joining(why),
-                _ => RoleChange::Joining("the role is not known to this program".to_owned()),
-            }),
-            Err(error) => {
-                self.member = None;
-                Some(RoleChange::Stopped(error.to_string()))
-            }
-        }
-    }
-
-    fn view(&self) -> View {
-        let empty = View {
-            name: self.name.clone(),
-            node: self.node.clone(),
-            address: self.address.clone(),
-            ..View::default()
-        };
-        let Some(member) = &self.member else { return empty };
-        let seen = member.view();
-        // A primary that was stopped does not know whether another has its lease: ask others.
-        let lease = seen.lease.filter(|lease| seen.is_answered && !lease.released);
-        let primary = lease.map(|lease| PrimaryView { node: lease.node, address: lease.address });
-        let now = clock::monotonic_ns();
-        let members = seen.standbys.into_iter().map(|Heard { report, at_ns }| MemberView {
-            node: report.node,
-            address: report.address,
-            lag_ms: report.lag_us.map(|lag| lag / 1000),
-            positions: report.synced,
-            is_online: now.saturating_sub(at_ns) < ONLINE_NS,
-        });
-        View {
-            primary,
-            incarnation: seen.incarnation,
-            database: seen.database.unwrap_or_default(),
-            positions: seen.positions,
-            members: members.collect(),
-            lag: Duration::from_micros(seen.lag_us.unwrap_or(0)),
-            behind_bytes: seen.behind_bytes,
-            lease_left: seen.lease_left,
-            has_caught_up: seen.is_primary || seen.lag_us.is_some(),
-            suspended: seen.is_primary && !seen.is_answered,
-            stores: true,
-            ..empty
-        }
-    }
-
-    fn figures(&self) -> Option<ReadMetrics> {
-        let meter = self.meter.clone();
-        let read =
-            move || LaneFigures { metrics: meter.metrics(), since_answer: meter.since_answer() };
-        Some(Arc::new(read))
-    }
-
-    fn hand_over(&self, to: Option<&str>) -> Result<(), String> {
-        let Some(member) = &self.member else { return Err("the member has stopped".to_owned()) };
-        member.view().successor(to).map_err(|error| error.to_string())?;
-        *self.asked.lock().unwrap_or_else(|e| e.into_inner()) = Some(to.map(str::to_owned));
-        Ok(())
-    }
-
-    fn end(&mut self) {
-        if let Some(member) = self.member.take() {
-            member.end();
-        }
     }
 }
