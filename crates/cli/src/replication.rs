@@ -1,6 +1,7 @@
 //! `hyades replication`: commands on a replicated log.
 
 mod status;
+mod verify;
 
 use clap::{Args, Subcommand};
 use hyades_cli::failure::{Failure, usage};
@@ -51,6 +52,11 @@ pub enum Replication {
     /// The lease, the members heard of with their lag, the lanes, and the incarnations that have
     /// begun. Only reads. Exit code 1 if the primary was not heard.
     Status(status::StatusOptions),
+    /// Compare the rows of all members as of one moment
+    ///
+    /// Each member reads all of its rows beside its other work. Exit code 1 if a member has other
+    /// rows, or does not answer.
+    Verify(verify::VerifyOptions),
     /// Measure raw appends to a log service, one message at a time in each lane
     ///
     /// Prints bytes and messages per second, and the time to the acknowledgement: the bound of what
@@ -122,6 +128,7 @@ impl Drop for NewLanes {
 pub fn replication(command: &Replication) -> Result<bool, Failure> {
     match command {
         Replication::Status(options) => status::status(options),
+        Replication::Verify(options) => verify::verify_members(options),
         Replication::Probe(options) => probe_lanes(options),
     }
 }

@@ -11,6 +11,8 @@ mod order;
 mod post;
 mod session;
 mod snapshot;
+#[cfg(feature = "replication")]
+mod table_digests;
 mod tables;
 
 pub use attempt::Attempt;
@@ -21,6 +23,8 @@ pub use order::{InOrder, SessionOrder};
 use session::Loan;
 pub use session::Session;
 pub use snapshot::Snapshot;
+#[cfg(feature = "replication")]
+pub use table_digests::TableDigest;
 
 use crate::backup::{self, BackupReport};
 use crate::checkpoint::CheckpointReport;

@@ -61,7 +61,7 @@ pub(crate) trait AnyEngine: Checkpointed {
     #[cfg(feature = "replication")]
     fn close_epoch(&self, closing: &mut ClosedEpochs) -> Option<CutMark>;
     /// Makes a cut mark together with a snapshot of the mark's epoch. Waits for commits.
-    #[cfg(all(feature = "replication", feature = "research"))]
+    #[cfg(feature = "replication")]
     fn mark_with_snapshot(&self) -> Result<(CutMark, Arc<SnapshotState>), Error>;
     /// Whether calls are logged before they run, and only calls are logged.
     fn logs_first(&self) -> bool;

@@ -119,11 +119,11 @@ pub use checkpoint::image::ImagePlace;
 pub use checkpoint::keeper::CheckpointStats;
 pub use checkpoint::{CheckpointReport, CheckpointSettings};
 pub use config::{Builder, Concurrency, Isolation, Protocol};
-#[cfg(feature = "replication")]
-pub use database::CutMarks;
 pub use database::{
     Attempt, Database, InOrder, OpenTransaction, Session, SessionOrder, Snapshot, Stats,
 };
+#[cfg(feature = "replication")]
+pub use database::{CutMarks, TableDigest};
 #[cfg(feature = "replication")]
 pub use engine::closed_epochs::CutMark;
 pub use engine::snapshots::SnapshotSettings;

@@ -44,6 +44,7 @@ mod standby_checkpoint;
 mod standby_error;
 #[cfg(feature = "nats")]
 pub mod status;
+pub mod verify;
 
 pub use appender::Appender;
 pub use first::FirstAppender;
@@ -51,6 +52,7 @@ pub use marks::MarkSender;
 pub use member::{MemberSettings, MemberView, Role};
 pub use member_thread::Member;
 pub use message::{LaneReader, Message, MessageBody, Taken};
+pub use reports::Verified;
 pub use seal::{Sealed, Writer};
 pub use service::{LogService, Place, Reply, Request, RequestId};
 pub use standby::{Standby, StandbyError, StandbySettings};

@@ -5,6 +5,7 @@
 //! | 8 | magic, whose last two digits are the format |
 //! | 16 | the database's uuid |
 //! | 4, 8, 8 | incarnation; epoch; wall clock in microseconds since 1970 |
+//! | 8 | number of the [verification](crate::verify) that compares the state of the mark; 0 for none |
 //! | 4, 8 n, 8 n | number of streams n; `from`, and `to`, by stream |
 //! | 4 | CRC-32C of all before |
 
@@ -18,20 +19,33 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-const MAGIC: [u8; 8] = *b"HYMARK01";
+const MAGIC: [u8; 8] = *b"HYMARK02";
 /// The time between two marks while nothing is logged.
 const IDLE_NS: u64 = 1_000_000_000;
 /// How soon a mark is asked for again whose epoch has not ended.
 const AGAIN_NS: u64 = 500_000;
 
-/// Encodes a mark of a database.
-pub fn encode(database: &[u8; 16], mark: &CutMark) -> Vec<u8> {
-    let mut out = Vec::with_capacity(52 + 16 * mark.to.len());
+/// A mark of a database, as members are told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToldMark {
+    /// The database's uuid.
+    pub database: [u8; 16],
+    /// The mark.
+    pub mark: CutMark,
+    /// The verification that compares the state of the mark; 0 for none.
+    pub verification: u64,
+}
+
+/// Encodes a mark.
+pub fn encode(told: &ToldMark) -> Vec<u8> {
+    let ToldMark { database, mark, verification } = told;
+    let mut out = Vec::with_capacity(60 + 16 * mark.to.len());
     out.extend_from_slice(&MAGIC);
     out.extend_from_slice(database);
     out.extend_from_slice(&mark.incarnation.to_le_bytes());
     out.extend_from_slice(&mark.epoch.to_le_bytes());
     out.extend_from_slice(&mark.wall_us.to_le_bytes());
+    out.extend_from_slice(&verification.to_le_bytes());
     out.extend_from_slice(&(mark.to.len() as u32).to_le_bytes());
     for lsn in mark.from.iter().chain(&mark.to) {
         out.extend_from_slice(&lsn.to_le_bytes());
@@ -40,11 +54,11 @@ pub fn encode(database: &[u8; 16], mark: &CutMark) -> Vec<u8> {
     out
 }
 
-/// Decodes a mark, with the database's uuid.
+/// Decodes a mark.
 ///
 /// # Errors
 /// The bytes are no mark of this format, or damaged.
-pub fn decode(bytes: &[u8]) -> Result<([u8; 16], CutMark), Malformed> {
+pub fn decode(bytes: &[u8]) -> Result<ToldMark, Malformed> {
     let mut fields = Fields::new(bytes);
     let magic = fields.take(8, "the magic")?;
     if magic != MAGIC {
@@ -53,9 +67,10 @@ pub fn decode(bytes: &[u8]) -> Result<([u8; 16], CutMark), Malformed> {
     let database = fields.take(16, "the uuid")?.try_into().expect("16 bytes were taken");
     let incarnation = fields.u32("the incarnation")?;
     let (epoch, wall_us) = (fields.u64("the epoch")?, fields.u64("the clock")?);
+    let verification = fields.u64("the verification")?;
     let streams = fields.u32("the number of streams")? as usize;
     if streams > MAX_LANES {
-        return Err(fields.wrong(44, format!("{streams} streams")));
+        return Err(fields.wrong(52, format!("{streams} streams")));
     }
     let mut positions = || -> Result<Vec<Lsn>, Malformed> {
         (0..streams).map(|_| fields.u64("a position")).collect()
@@ -66,7 +81,8 @@ pub fn decode(bytes: &[u8]) -> Result<([u8; 16], CutMark), Malformed> {
     if stated != expected || fields.at() != bytes.len() {
         return Err(fields.wrong(end, format!("checksum {stated:08x}, expected {expected:08x}")));
     }
-    Ok((database, CutMark { incarnation, epoch, from, to, wall_us }))
+    let mark = CutMark { incarnation, epoch, from, to, wall_us };
+    Ok(ToldMark { database, mark, verification })
 }
 
 /// Makes and broadcasts the cut marks of a database: while records are logged one each interval,
@@ -115,8 +131,9 @@ impl MarkMaker {
         if has_moved || now.saturating_sub(self.sent_ns) >= IDLE_NS {
             match self.marks.tick() {
                 Some(mark) => {
-                    self.service.broadcast(encode(&self.uuid, &mark));
-                    (self.last, self.sent_ns) = (mark.to, now);
+                    let told = ToldMark { database: self.uuid, mark, verification: 0 };
+                    self.service.broadcast(encode(&told));
+                    (self.last, self.sent_ns) = (told.mark.to, now);
                 }
                 None => self.due_ns = now + AGAIN_NS,
             }
@@ -178,8 +195,9 @@ mod tests {
     fn marks_read_back_and_damage_is_found() {
         let (from, to) = (vec![1, 2, 3], vec![4, 5, 6]);
         let mark = CutMark { incarnation: 7, epoch: 8, from, to, wall_us: 9 };
-        let bytes = encode(&[5; 16], &mark);
-        assert_eq!(decode(&bytes), Ok(([5; 16], mark)));
+        let told = ToldMark { database: [5; 16], mark, verification: 10 };
+        let bytes = encode(&told);
+        assert_eq!(decode(&bytes), Ok(told));
         for at in 0..bytes.len() {
             let mut damaged = bytes.clone();
             damaged[at] ^= 1;

@@ -31,6 +31,7 @@ use crate::reports::{self, Told};
 pub use crate::reports::{Heard, Report};
 use crate::service::{LogService, Revision};
 use crate::standby::{Standby, StandbyError};
+use crate::verify::Verifier;
 use hyades::{Builder, Database};
 use hyades_platform::{clock, random};
 use hyades_wal::{AnswerLease, Error, Mirror, RemoteEnded};
@@ -140,6 +141,7 @@ pub struct MemberLoop {
     standbys: BTreeMap<String, Heard>,
     /// When this member tells next.
     tells_ns: u64,
+    verifier: Verifier,
     /// The node to which the database is to be handed over, or any.
     hand_over: Option<Option<String>>,
 }
@@ -172,6 +174,7 @@ impl MemberLoop {
             told: service.listen(),
             standbys: BTreeMap::new(),
             tells_ns: 0,
+            verifier: Verifier::new(&node, service.clone()),
             hand_over: None,
             service,
             settings,
@@ -281,6 +284,14 @@ impl MemberLoop {
                         && database == hex(&primary.uuid())
                     {
                         self.hand_over = Some(to);
+                    }
+                }
+                Some(Told::Verify { database, number }) => {
+                    if let MemberState::Primary(primary) = &self.state
+                        && database == hex(&primary.uuid())
+                    {
+                        let opened = primary.database().clone();
+                        self.verifier.begin(primary.uuid(), number, opened);
                     }
                 }
                 Some(Told::Released { .. }) => self.watch.hurry(),
@@ -430,6 +441,9 @@ impl MemberLoop {
         self.watch.step()?;
         let MemberState::Standby { standby, is_told } = &mut self.state else { return Ok(None) };
         standby.step(wait)?;
+        if let Some(state) = standby.take_compared() {
+            self.verifier.compare(standby.uuid(), state);
+        }
         if !*is_told && standby.served().is_some() {
             *is_told = true;
             return Ok(Some(Role::Standby(standby.database().clone())));

@@ -1,5 +1,5 @@
 //! Messages of members to each other, by broadcasts, which may be lost: how far a standby is,
-//! orders to hand the database over, and the news that a lease was given away. A message is text of
+//! orders to hand the database over, the news that a lease was given away, and verifications. A message is text of
 //! JSON behind a magic.
 
 use hyades_wal::Lsn;
@@ -19,11 +19,37 @@ pub(crate) enum Told {
         /// The node.
         to: Option<String>,
     },
+    /// Asks the members of a database for the digests of one state.
+    Verify {
+        /// The database's uuid, in hexadecimal digits.
+        database: String,
+        /// The number of the verification, above 0.
+        number: u64,
+    },
+    /// What a member found.
+    Verified(Verified),
     /// The primary of a database has given its lease away: the key of the lease says to which node.
     Released {
         /// The database's uuid, in hexadecimal digits.
         database: String,
     },
+}
+
+/// The digests of a member for a verification.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Verified {
+    /// The database's uuid, in hexadecimal digits.
+    pub database: String,
+    /// The number of the verification.
+    pub number: u64,
+    /// The node of the member.
+    pub node: String,
+    /// The incarnation of the log.
+    pub incarnation: u32,
+    /// The last epoch of the state.
+    pub epoch: u64,
+    /// By table, in the order of declarations: name, number of rows, digest; or why there are none.
+    pub tables: Result<Vec<(String, u64, u64)>, String>,
 }
 
 /// How far a standby is.
@@ -83,6 +109,15 @@ mod tests {
             Told::Standby(report),
             Told::HandOver { database: "00".into(), to: Some("n2".into()) },
             Told::Released { database: "00".into() },
+            Told::Verify { database: "00".into(), number: u64::MAX },
+            Told::Verified(Verified {
+                database: "00".into(),
+                number: 1,
+                node: "n1".into(),
+                incarnation: 3,
+                epoch: 4,
+                tables: Ok(vec![("t".into(), 5, u64::MAX)]),
+            }),
         ] {
             let bytes = encode(&told);
             assert_eq!(decode(&bytes), Some(told));

@@ -24,10 +24,11 @@ mod takeover;
 use self::frames::{EarlierFrames, MirrorFrames, append};
 use crate::begin::{self, Begin};
 use crate::lane_tail::LaneTail;
-use crate::marks;
+use crate::marks::{self, ToldMark};
 use crate::service::LogService;
 use crate::standby_checkpoint::StandbyCheckpoints;
 pub use crate::standby_error::StandbyError;
+use crate::verify::ComparedState;
 use hyades::{Builder, CheckpointStats, CutMark, Database, FollowedLog, Follower};
 use hyades_platform::clock;
 use hyades_platform::sync::Unpoisoned;
@@ -73,8 +74,13 @@ pub struct Standby {
     /// Whether the last round of the incarnation has ended.
     has_ended: bool,
     marks: Receiver<Vec<u8>>,
-    /// The newest mark that was received, and not replayed.
+    /// The newest mark that was received, and not replayed; one that a verification compares is
+    /// replayed before later ones.
     mark: Option<CutMark>,
+    /// The verification of `mark`; 0 for none.
+    verification: u64,
+    /// A state that a verification compares.
+    compared: Option<ComparedState>,
     /// The mark of the last round.
     replayed: Option<CutMark>,
     synced_ns: u64,
@@ -222,6 +228,8 @@ impl Standby {
             has_ended: false,
             marks,
             mark: None,
+            verification: 0,
+            compared: None,
             replayed: None,
             synced_ns: now,
             looked_ns: now,
@@ -256,6 +264,11 @@ impl Standby {
     pub(crate) fn epoch(&self) -> u64 {
         let floor = self.frames.0.lock().unpoisoned().manifest().epoch_floor;
         self.served().unwrap_or(0).max(floor)
+    }
+
+    /// The state that a verification compares, once it is there.
+    pub(crate) fn take_compared(&mut self) -> Option<ComparedState> {
+        self.compared.take()
     }
 
     /// The newest mark that was received and not replayed: how far the primary is ahead.
@@ -371,7 +384,11 @@ impl Standby {
 
     fn note_mark(&mut self, bytes: &[u8]) {
         // Damaged, or of another database with the name: as if it were lost.
-        let Ok((database, mark)) = marks::decode(bytes) else { return };
+        let Ok(ToldMark { database, mark, verification }) = marks::decode(bytes) else { return };
+        if self.mark.is_some() && self.verification > 0 {
+            // Later marks come soon.
+            return;
+        }
         if database != self.database || mark.to.len() != self.incarnation.dims.len() {
             return;
         }
@@ -380,7 +397,7 @@ impl Standby {
         if mark.incarnation >= self.incarnation.number
             && newest.is_none_or(|newest| mark.epoch > newest)
         {
-            self.mark = Some(mark);
+            (self.mark, self.verification) = (Some(mark), verification);
         }
     }
 
@@ -418,12 +435,18 @@ impl Standby {
             return Ok(None);
         }
         let round = self.follower.round(mark, &self.frames);
-        let mark = self.mark.take();
+        let (mark, verification) = (self.mark.take(), std::mem::take(&mut self.verification));
         match round {
             // A mark of before what the first image shows: a later mark follows.
             Err(hyades::Error::Misuse(_)) if self.follower.served().is_none() => Ok(None),
             Err(error) => Err(error.into()),
             Ok(_) => {
+                if let Some(mark) = mark.as_ref().filter(|_| verification > 0) {
+                    let snapshot = self.database().open_snapshot();
+                    let CutMark { incarnation, epoch, .. } = *mark;
+                    self.compared =
+                        Some(ComparedState { verification, incarnation, epoch, snapshot });
+                }
                 self.replayed = mark;
                 Ok(self.follower.served())
             }
@@ -449,6 +472,7 @@ impl Standby {
         drop(mirror);
         self.follower.last_round(&ends, &self.frames)?;
         (self.has_ended, self.mark, self.replayed) = (true, None, None);
+        self.verification = 0;
         Ok(())
     }
 

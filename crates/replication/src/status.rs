@@ -1,10 +1,11 @@
 //! The status of a replicated database: what keys, lanes, and messages of members show.
 
 use crate::begin::Begin;
+use crate::keys;
 use crate::lease::{self, Lease};
+use crate::marks::{self, ToldMark};
 use crate::nats::{FoundKey, FoundLane, FoundLog};
 use crate::reports::{self, Report, Told};
-use crate::{keys, marks};
 use hyades::CutMark;
 use hyades_wal::{Lsn, RemoteEnded};
 use std::collections::BTreeMap;
@@ -68,7 +69,7 @@ impl DatabaseStatus {
     }
 
     fn note_mark(&mut self, bytes: &[u8], own: Option<[u8; 16]>) {
-        let Ok((database, mark)) = marks::decode(bytes) else { return };
+        let Ok(ToldMark { database, mark, .. }) = marks::decode(bytes) else { return };
         let order = |mark: &CutMark| (mark.incarnation, mark.epoch);
         if Some(database) == own
             && self.mark.as_ref().is_none_or(|known| order(known) < order(&mark))
@@ -129,7 +130,8 @@ mod tests {
 
     fn mark(database: [u8; 16], epoch: u64, to: &[Lsn]) -> Vec<u8> {
         let (from, to) = (vec![0; to.len()], to.to_vec());
-        marks::encode(&database, &CutMark { incarnation: 2, epoch, from, to, wall_us: 0 })
+        let mark = CutMark { incarnation: 2, epoch, from, to, wall_us: 0 };
+        marks::encode(&ToldMark { database, mark, verification: 0 })
     }
 
     #[test]

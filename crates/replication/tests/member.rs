@@ -9,7 +9,9 @@ use hyades::{
 };
 use hyades_platform::sync::Unpoisoned;
 use hyades_replication::simulated::{Faults, SimulatedLog};
-use hyades_replication::{LogService, Member, MemberSettings, Reply, Request, RequestId, Role};
+use hyades_replication::{
+    LogService, Member, MemberSettings, Reply, Request, RequestId, Role, Verified, verify,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::atomic::Ordering::SeqCst;
@@ -331,6 +333,56 @@ fn history(seed: u64, record: RecordKind, length: Duration) {
         place.database = None;
         place.member.take().unwrap().end();
     }
+}
+
+/// Promise: members compare their rows as of one mark, beside writers.
+#[test]
+fn members_compare_their_rows() {
+    let service = Arc::new(SimulatedLog::new(STREAMS, 1, Faults::default()));
+    let reached = || {
+        let is_cut = AtomicBool::new(false);
+        Arc::new(Reached { inner: service.clone(), is_cut })
+    };
+    let mut places: Vec<Place> = (0..MEMBERS)
+        .map(|at| {
+            let (service, dir) = (reached(), tempfile::tempdir().unwrap());
+            let member = Some(join(&service, at, dir.path(), RecordKind::Data));
+            Place { service, member, database: None, is_primary: false, dir }
+        })
+        .collect();
+    let world = World {
+        seed: 1,
+        primaries: Mutex::default(),
+        acknowledged: Mutex::default(),
+        number: AtomicI64::new(0),
+        stop: AtomicBool::new(false),
+    };
+    let (answers, until) = (service.listen(), Instant::now() + LONG);
+    std::thread::scope(|scope| {
+        let _stops = StopOnDrop(&world.stop);
+        scope.spawn(|| world.run_client(0));
+        let mut found = Vec::new();
+        for number in 1.. {
+            assert!(Instant::now() < until, "no verification: {}", shown(&places));
+            world.look(&mut places);
+            let view = places[0].member.as_ref().unwrap().view();
+            let uuid = view.database.unwrap_or_default();
+            let database: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
+            service.broadcast(verify::question(&database, number));
+            let wait = Instant::now() + TERM;
+            while Instant::now() < wait && found.len() < MEMBERS {
+                let Ok(told) = answers.recv_timeout(TERM / 10) else { continue };
+                found.extend(verify::answer(&told, number));
+            }
+            let has_rows = |found: &Verified| found.tables.as_ref().unwrap()[1].1 > 100;
+            if found.len() == MEMBERS && found.iter().all(has_rows) {
+                break;
+            }
+            found.clear();
+        }
+        let state = |found: &Verified| (found.incarnation, found.epoch, found.tables.clone());
+        assert!(found.iter().all(|other| state(other) == state(&found[0])), "{found:?}");
+    });
 }
 
 #[test]

@@ -42,8 +42,10 @@ impl Database {
         Ok(CutMarks { database: self.shared.clone(), closing: ClosedEpochs::default() })
     }
 
-    /// Makes a mark together with a snapshot of its epoch, for tests that compare both.
-    #[cfg(feature = "research")]
+    /// Makes a mark together with a snapshot of its epoch, to compare both. Waits for commits.
+    ///
+    /// # Errors
+    /// The database is only read, or has no log; no epoch may end.
     #[doc(hidden)]
     pub fn mark_with_snapshot(&self) -> Result<(CutMark, super::Snapshot), Error> {
         let (mark, state) = self.shared.engine.mark_with_snapshot()?;

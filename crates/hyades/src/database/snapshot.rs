@@ -6,6 +6,8 @@ use crate::error::{Abort, Error};
 use crate::storage::row::Row;
 use crate::storage::schema::Columns;
 use crate::storage::table::WalkPosition;
+#[cfg(feature = "replication")]
+use crate::storage::usage::TableStats;
 use crate::ticket::Ticket;
 use crate::transaction::access::{Table, Transaction};
 use std::fmt;
@@ -36,7 +38,7 @@ impl fmt::Debug for Snapshot {
 }
 
 impl Snapshot {
-    #[cfg(all(feature = "replication", feature = "research"))]
+    #[cfg(feature = "replication")]
     pub(super) fn of(database: &Database, state: Arc<SnapshotState>) -> Snapshot {
         Snapshot { database: database.clone(), state: Ok(state) }
     }
@@ -46,6 +48,12 @@ impl Snapshot {
     #[doc(hidden)]
     pub fn epoch(&self) -> Option<u64> {
         self.state.as_ref().ok().map(|state| state.epoch.0)
+    }
+
+    /// The tables of the database, with sizes of now.
+    #[cfg(feature = "replication")]
+    pub(super) fn tables(&self) -> Vec<TableStats> {
+        self.database.tables()
     }
 
     pub(super) fn is_of(&self, database: &Arc<DatabaseInner>) -> bool {

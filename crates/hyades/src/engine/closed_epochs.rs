@@ -19,17 +19,17 @@
 //! its slot, so all of them are at or below `to`. A mark stays true, however late it is read.
 //! `docs/protocols/cut-marks.md` has the argument with its hazards.
 
-#[cfg(feature = "research")]
-use super::snapshots::SnapshotState;
-use super::snapshots::Snapshots;
+use super::snapshots::{SnapshotState, Snapshots};
 use hyades_platform::active_epochs::ActiveEpochs;
 use hyades_platform::broken;
 use hyades_platform::clock;
 use hyades_platform::epoch::{Epoch, EpochNumber};
 use hyades_wal::Lsn;
-#[cfg(feature = "research")]
 use std::sync::Arc;
 use std::time::Duration;
+
+/// How soon a mark with a snapshot looks again for commits under way.
+const AGAIN: Duration = Duration::from_micros(100);
 
 /// A point of the log at which the effects of whole epochs can be told apart, see
 /// [`Database::cut_marks`](crate::Database::cut_marks).
@@ -137,7 +137,6 @@ impl ClosedEpochs {
 
 /// Makes a mark together with a snapshot of its epoch, to compare both. Waits for commits. `None`
 /// at the limit of epochs.
-#[cfg(feature = "research")]
 pub(crate) fn mark_with_snapshot(
     epochs: Epochs<'_>,
     incarnation: u32,
@@ -161,7 +160,7 @@ pub(crate) fn mark_with_snapshot(
         if let Some(mark) = closing.complete(epochs, incarnation, &positions) {
             return Some((mark, opened.expect("an epoch was closed")));
         }
-        std::thread::yield_now();
+        std::thread::sleep(AGAIN);
     }
 }
 

@@ -128,7 +128,6 @@ impl<S: Stamp> AnyEngine for FollowerHost<S> {
         None
     }
 
-    #[cfg(feature = "research")]
     fn mark_with_snapshot(&self) -> Result<(CutMark, Arc<SnapshotState>), Error> {
         Err(only_read())
     }

@@ -5,10 +5,8 @@ use crate::checkpoint::keeper::Checkpointed;
 use crate::checkpoint::{self, CheckpointReport, CheckpointSettings};
 use crate::concurrency::turns::TurnListener;
 use crate::digest;
-#[cfg(all(feature = "replication", feature = "research"))]
-use crate::engine::closed_epochs;
 #[cfg(feature = "replication")]
-use crate::engine::closed_epochs::{ClosedEpochs, CutMark, Epochs};
+use crate::engine::closed_epochs::{self, ClosedEpochs, CutMark, Epochs};
 use crate::engine::cut::Cut;
 use crate::engine::snapshots::{SnapshotState, Snapshots};
 use crate::erased::{AnyEngine, AnySession};
@@ -131,7 +129,7 @@ impl<C: RunsUnder<P>, P: LoggingProtocol> AnyEngine for Host<C, P> {
         closing.tick(self.epochs(), log.incarnation(), positions)
     }
 
-    #[cfg(all(feature = "replication", feature = "research"))]
+    #[cfg(feature = "replication")]
     fn mark_with_snapshot(&self) -> Result<(CutMark, Arc<SnapshotState>), Error> {
         self.check_outside("a cut mark was made")?;
         let Some(log) = &self.log else { return Err(Error::Misuse("there is no log".into())) };

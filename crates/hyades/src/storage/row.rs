@@ -78,7 +78,7 @@ impl<'a> Row<'a> {
     }
 
     #[inline]
-    fn column_bytes(&self, column: u16) -> Option<&'a [u8]> {
+    pub(crate) fn column_bytes(&self, column: u16) -> Option<&'a [u8]> {
         let Some(nulls) = self.window_nulls else {
             return self.layout.bytes(self.bytes, column);
         };

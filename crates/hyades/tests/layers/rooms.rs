@@ -117,7 +117,7 @@ pub const CRATES: &[CrateRooms] = &[
             &["hex", "message", "meter", "service"],
             &["short_lane"],
             &["simulated", "probe", "nats", "lane_tail", "marks", "keys", "reports"],
-            &["lease", "seal"],
+            &["lease", "seal", "verify"],
             &["lease_keeper", "lease_watch"],
             &["begin"],
             &["appender", "standby_checkpoint", "standby_error"],

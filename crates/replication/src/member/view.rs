@@ -139,6 +139,7 @@ mod tests {
 
     #[test]
     fn the_database_goes_to_a_standby_that_follows_closely() {
+        clock::simulate(Some(60_000_000_000));
         let mut view = MemberView { node: "a".into(), lag_us: Some(0), ..MemberView::default() };
         assert_eq!(view.successor(None), Err(NoSuccessor::NoDatabase));
         view.database = Some([1; 16]);
@@ -164,5 +165,6 @@ mod tests {
         assert_eq!(view.successor(Some("a")).unwrap(), "a");
         view.lag_us = None;
         assert!(view.successor(Some("a")).is_err());
+        clock::simulate(None);
     }
 }

@@ -1,4 +1,4 @@
-//! Looks at a replicated log on NATS servers, and changes nothing there.
+//! Looks at a replicated log on NATS servers, and asks its members. Changes nothing there.
 
 use super::io::{connect, is_missing, runtime};
 use super::settings::{NatsError, NatsSettings, lane_error};
@@ -62,6 +62,22 @@ pub fn inspect(settings: &NatsSettings, listen: Duration) -> Result<Option<Found
     runtime()?.block_on(look(settings, listen))
 }
 
+/// Asks the members of a log, and listens until an answer is the last one wanted, at most for a
+/// time. `is_last` sees every broadcast.
+///
+/// # Errors
+/// No server is reached.
+pub fn ask(
+    settings: &NatsSettings,
+    question: Vec<u8>,
+    (listen, is_last): (Duration, &mut dyn FnMut(&[u8]) -> bool),
+) -> Result<(), NatsError> {
+    runtime()?.block_on(async {
+        let (client, subject) = (connect(settings).await?, settings.address.broadcast_subject());
+        hear(&client, (subject, Some(question)), listen, is_last).await
+    })
+}
+
 async fn look(settings: &NatsSettings, listen: Duration) -> Result<Option<FoundLog>, NatsError> {
     let (client, address) = (connect(settings).await?, &settings.address);
     let info = client.server_info();
@@ -72,8 +88,14 @@ async fn look(settings: &NatsSettings, listen: Duration) -> Result<Option<FoundL
     let context = ContextBuilder::new().timeout(settings.timeout).build(client.clone());
     let keys = address.keys_stream();
     let Some(stream) = find(&context, &keys).await? else { return Ok(None) };
+    let (mut broadcasts, subject) = (Vec::new(), address.broadcast_subject());
+    let mut keep = |broadcast: &[u8]| {
+        broadcasts.push(broadcast.to_vec());
+        false
+    };
+    hear(&client, (subject, None), listen, &mut keep).await?;
     let mut found = FoundLog {
-        broadcasts: hear(&client, address.broadcast_subject(), listen).await?,
+        broadcasts,
         keys: read_keys(&stream, &address.key_subject("")).await?,
         lanes: Vec::new(),
     };
@@ -91,21 +113,29 @@ async fn find(context: &Context, name: &str) -> Result<Option<Stream>, NatsError
     }
 }
 
-/// The broadcasts of a time.
+/// Hears the broadcasts of a time, until the last one wanted, after a question if there is one.
 async fn hear(
     client: &Client,
-    subject: String,
+    (subject, question): (String, Option<Vec<u8>>),
     listen: Duration,
-) -> Result<Vec<Vec<u8>>, NatsError> {
+    is_last: &mut dyn FnMut(&[u8]) -> bool,
+) -> Result<(), NatsError> {
+    let unreachable = |error: &dyn std::fmt::Display| {
+        NatsError::Unreachable(format!("cannot listen or ask: {error}"))
+    };
     let until = Instant::now() + listen;
-    let subscribed = client.subscribe(subject).await;
-    let mut messages =
-        subscribed.map_err(|error| NatsError::Unreachable(format!("cannot listen: {error}")))?;
-    let mut heard = Vec::new();
-    while let Ok(Some(message)) = timeout_at(until, messages.next()).await {
-        heard.push(message.payload.to_vec());
+    let subscribed = client.subscribe(subject.clone()).await;
+    let mut messages = subscribed.map_err(|error| unreachable(&error))?;
+    if let Some(question) = question {
+        let asked = client.publish(subject, question.into()).await;
+        asked.map_err(|error| unreachable(&error))?;
     }
-    Ok(heard)
+    while let Ok(Some(message)) = timeout_at(until, messages.next()).await {
+        if is_last(&message.payload) {
+            break;
+        }
+    }
+    Ok(())
 }
 
 async fn read_keys(stream: &Stream, prefix: &str) -> Result<BTreeMap<String, FoundKey>, NatsError> {

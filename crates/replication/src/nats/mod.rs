@@ -15,7 +15,7 @@ mod leaders;
 mod settings;
 
 pub use address::{Address, BadAddress};
-pub use inspect::{FoundKey, FoundLane, FoundLog, inspect};
+pub use inspect::{FoundKey, FoundLane, FoundLog, ask, inspect};
 pub use settings::{NatsError, NatsSettings};
 
 use crate::meter::LogMeter;

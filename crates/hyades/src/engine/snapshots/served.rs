@@ -6,7 +6,6 @@ use crate::storage::tid::Tid;
 use hyades_platform::clock;
 use hyades_platform::epoch::{Epoch, EpochNumber};
 use hyades_platform::sync::{AtomicBool, Ordering, Unpoisoned};
-#[cfg(feature = "research")]
 use std::sync::MutexGuard;
 use std::sync::{Arc, OnceLock};
 
@@ -18,14 +17,12 @@ impl Snapshots {
     }
 
     /// Until the guard is dropped, no other snapshot is opened.
-    #[cfg(feature = "research")]
     pub fn hold_opening(&self) -> MutexGuard<'_, ()> {
         self.opening.lock().unpoisoned()
     }
 
     /// Begins a snapshot of the present, for a mark of the same epoch. The mark waits for commits.
     /// `None` if the epoch may not end.
-    #[cfg(feature = "research")]
     pub fn begin_for_mark(&self, epoch: &Epoch) -> Option<Arc<SnapshotState>> {
         let state = self.begin(epoch)?;
         state.needs.set(Needs::default()).expect("it is noted once");
