@@ -2,19 +2,20 @@
 //! section 11).
 
 use crate::Lsn;
+use crate::base_files::{BaseFiles, Pins};
+use crate::copy_plan::{CopiedFrom, CopyKind, CopySource, PlannedCopy};
 use crate::error::Error;
-use crate::format::{self, BATCH_HEADER, BatchHeader};
 use crate::log::{Log, Shared};
-use crate::manifest::{FROM_LANES, Incarnation, MIRRORED, Manifest, Marker, Member, part_name};
+use crate::manifest::{Incarnation, Manifest, Seen};
 use crate::open::Recovering;
 use crate::options::LogOptions;
-use crate::segment::{Chain, Segment, segment_path, start_of, stream_dir};
+use crate::segment::{Chain, Segment};
 use crate::stream_id::StreamId;
 use crate::unfinished::Unfinished;
 use crate::verdict::Verdict;
 use hyades_platform::device::{Device, DeviceFile};
 use hyades_platform::sync::locked;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::IoSlice;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -30,29 +31,6 @@ pub struct Copied {
     pub files: u64,
     /// The total size of the files in bytes.
     pub bytes: u64,
-}
-
-/// A copy in progress.
-struct Copying<'c> {
-    device: &'c dyn Device,
-    /// The location of each of the manifest's directories.
-    places: &'c [Option<PathBuf>],
-    /// The manifest, with the ends of all incarnations.
-    manifest: Manifest,
-    /// By stream, the spare read in place of its last segment's tail (see `spare.rs`).
-    spares: BTreeMap<StreamId, Segment>,
-    to: &'c Unfinished,
-    copied: Copied,
-    kind: CopyKind,
-}
-
-/// What a copy is to be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum CopyKind {
-    /// A database, which ends where the copy ends.
-    Database,
-    /// The first files of a member of a replicated database: the newest incarnation goes on.
-    Base,
 }
 
 impl Log {
@@ -75,8 +53,31 @@ impl Log {
         self.copy(to, CopyKind::Base)
     }
 
+    /// The files of a [`base`](Self::base), to be read while the log goes on. `seen`: where the
+    /// reading of the lanes may go on, see [`Member::seen`].
+    ///
+    /// # Errors
+    /// The log has stopped; or a segment could not be looked at.
+    pub fn base_files(&self, seen: Vec<Seen>) -> Result<BaseFiles, Error> {
+        let _kept = self.keep_files();
+        let mut manifest = self.manifest_as_copied()?;
+        manifest.member.get_or_insert_default().seen = seen;
+        let places: Vec<_> = manifest.dirs.iter().cloned().map(Some).collect();
+        let device = self.device();
+        let source = CopySource { device: &**device, places: &places, spares: BTreeMap::new() };
+        let planned = source.plan(manifest, CopyKind::Base, Path::new("."))?;
+        Ok(BaseFiles::new(planned.files, self.handle.pins.pin(device)))
+    }
+
     fn copy(&self, to: &Unfinished, kind: CopyKind) -> Result<Copied, Error> {
         let _kept = self.keep_files();
+        let manifest = self.manifest_as_copied()?;
+        let places: Vec<_> = manifest.dirs.iter().cloned().map(Some).collect();
+        copy(&**self.device(), &places, (manifest, kind), BTreeMap::new(), to)
+    }
+
+    /// The manifest with the ends of what is durable now.
+    fn manifest_as_copied(&self) -> Result<Manifest, Error> {
         if let Some(cause) = self.poisoned() {
             return Err(cause.into());
         }
@@ -90,8 +91,7 @@ impl Log {
         // The rule `admits` decides the liveness of the records up to there.
         let ends = self.handle.shared.durable_positions();
         end_newest(&mut manifest, &ends);
-        let places: Vec<_> = manifest.dirs.iter().cloned().map(Some).collect();
-        copy(&**self.device(), &places, (manifest, kind), BTreeMap::new(), to)
+        Ok(manifest)
     }
 }
 
@@ -129,10 +129,35 @@ impl Recovering {
 
     /// Copies the files of a mirror, up to `ends` in the newest incarnation, as a base.
     pub(crate) fn base(&self, ends: &[Lsn], to: &Unfinished) -> Result<Copied, Error> {
+        let (manifest, kind) = self.base_manifest(ends);
+        copy(&**self.device(), &self.places, (manifest, kind), BTreeMap::new(), to)
+    }
+
+    /// The files of a base of a mirror, see [`Mirror::base_files`](crate::Mirror::base_files).
+    pub(crate) fn base_files(
+        &self,
+        ends: &[Lsn],
+        seen: Vec<Seen>,
+        pins: &Pins,
+    ) -> Result<BaseFiles, Error> {
+        let (mut manifest, kind) = self.base_manifest(ends);
+        manifest.member.get_or_insert_default().seen = seen;
+        let device = self.device();
+        let (places, spares) = (&self.places[..], BTreeMap::new());
+        let source = CopySource { device: &**device, places, spares };
+        let planned = source.plan(manifest, kind, Path::new("."))?;
+        Ok(BaseFiles::new(planned.files, pins.pin(device)))
+    }
+
+    fn base_manifest(&self, ends: &[Lsn]) -> (Manifest, CopyKind) {
         let mut manifest = self.manifest().clone();
+        let is_open = |i: &Incarnation| i.dims.iter().any(|dim| dim.end.is_none());
+        let kind = match manifest.newest().is_some_and(is_open) {
+            true => CopyKind::Base,
+            false => CopyKind::EndedBase,
+        };
         end_newest(&mut manifest, ends);
-        let manifest = (manifest, CopyKind::Base);
-        copy(&**self.device(), &self.places, manifest, BTreeMap::new(), to)
+        (manifest, kind)
     }
 }
 
@@ -153,132 +178,42 @@ fn copy(
     spares: BTreeMap<StreamId, Segment>,
     to: &Unfinished,
 ) -> Result<Copied, Error> {
-    let copied = Copied::default();
-    let mut copying = Copying { device, places, manifest, spares, to, copied, kind };
-    copying.checkpoint()?;
-    copying.streams()?;
-    let manifest = copying.names()?;
-    check(&manifest, to)?;
-    Ok(copying.copied)
+    let source = CopySource { device, places, spares };
+    let planned = source.plan(manifest, kind, &to.dir)?;
+    let copied = write(device, &planned, to)?;
+    check(&planned.manifest, to)?;
+    Ok(copied)
 }
 
-impl Copying<'_> {
-    fn place(&self, dir: usize) -> Result<&Path, Error> {
-        self.places[dir].as_deref().ok_or_else(|| {
-            Error::Invalid(format!(
-                "the directory {} is missing: give it among the log directories",
-                self.manifest.dirs[dir].display()
-            ))
-        })
-    }
-
-    fn checkpoint(&mut self) -> Result<(), Error> {
-        let Some(checkpoint) = self.manifest.checkpoint.clone() else { return Ok(()) };
-        for (at, part) in checkpoint.parts.iter().enumerate() {
-            let name = part_name(checkpoint.number, at);
-            let (from, to) = (self.place(part.dir)?.join(&name), self.to.dir.join(&name));
-            self.file(&from, &to, part.bytes)?;
+/// Writes the planned files, the manifest and the marker last.
+fn write(device: &dyn Device, planned: &PlannedCopy, to: &Unfinished) -> Result<Copied, Error> {
+    let mut copied = Copied::default();
+    let mut dirs = BTreeSet::new();
+    for file in &planned.files {
+        let path = to.dir.join(&file.name);
+        let dir = path.parent().unwrap_or(&to.dir).to_owned();
+        if dir != to.dir && dirs.insert(dir.clone()) {
+            to.device.create_dir(&dir).map_err(Error::io(&dir, "create the directory"))?;
         }
-        Ok(())
-    }
-
-    fn streams(&mut self) -> Result<(), Error> {
-        for stream in self.manifest.streams.clone() {
-            let dims = self.manifest.incarnations.iter().flat_map(|i| &i.dims);
-            let own_dims = dims.filter(|dim| dim.stream == stream.id);
-            let end = own_dims.map(|dim| dim.end.unwrap_or(dim.start)).max().unwrap_or(0);
-            let from = stream_dir(self.place(stream.dir)?, stream.id);
-            let uuid = self.manifest.uuid();
-            let (chain, error) =
-                Chain::read(self.device, &from, stream.id, &uuid, stream.first_sequence);
-            if let Some(error) = error {
-                return Err(error);
+        match &file.content {
+            CopiedFrom::File(from) => {
+                let source = device.open_read(from).map_err(Error::io(from, "open"))?;
+                let target = to.device.create(&path, 0).map_err(Error::io(&path, "create"))?;
+                copy_bytes((&source, from), (&target, &path), file.length)?;
+                target.sync_data().map_err(Error::io(&path, "sync"))?;
+                copied.files += 1;
+                copied.bytes += file.length;
             }
-            let dir = stream_dir(&self.to.dir, stream.id);
-            let device = &*self.to.device;
-            device.create_dir(&dir).map_err(Error::io(&dir, "create the directory"))?;
-            // A segment too short for its first frame was passed over, and has not begun.
-            let last = chain.segments.iter().rposition(|s| start_of(s) < end);
-            let begun = chain.segments.iter().take(last.map_or(0, |last| last + 1));
-            // The copy is synced before the finish, so a spare gets its final name in the copy.
-            let begun: Vec<Segment> = begun.chain(self.spares.get(&stream.id)).cloned().collect();
-            let none = begun.is_empty();
-            for (at, segment) in begun.iter().enumerate() {
-                // The next segment takes over at its start.
-                let next = begun[at + 1..].iter().map(start_of).find(|start| *start < Lsn::MAX);
-                let limit = next.unwrap_or(end);
-                let length = self.needed(segment, limit)?;
-                self.file(&segment.path, &segment_path(&dir, segment.sequence), length)?;
-            }
-            if none {
-                let path = segment_path(&dir, stream.first_sequence);
-                let zeros = vec![0; self.manifest.block_bytes];
-                self.to.device.write_small(&path, &zeros).map_err(Error::io(&path, "write"))?;
-            }
-            self.to.device.sync_dir(&dir).map_err(Error::io(&dir, "sync the directory"))?;
-        }
-        Ok(())
-    }
-
-    /// The length of a segment's part below `end`, including the batch that reaches `end`.
-    fn needed(&self, segment: &Segment, end: Lsn) -> Result<u64, Error> {
-        let Some(header) = &segment.header else { return Ok(segment.length) };
-        let path = &segment.path;
-        let file = self.device.open_read(path).map_err(Error::io(path, "open"))?;
-        let block = u64::from(header.block_bytes);
-        let mut at = format::header_bytes(header.block_bytes as usize) as u64;
-        let mut bytes = [0; BATCH_HEADER];
-        while at + BATCH_HEADER as u64 <= segment.length {
-            let n = file.read_at(&mut bytes, at).map_err(Error::io(path, "read"))?;
-            let uuid = self.manifest.uuid();
-            let batch = BatchHeader::decode(&bytes[..n], &uuid, header.stream, header.incarnation);
-            // Damage is found when the copy is read back.
-            let Some(batch) = batch else { break };
-            at = (at + BATCH_HEADER as u64 + u64::from(batch.length)).next_multiple_of(block);
-            if batch.start + u64::from(batch.length) >= end {
-                return Ok(at.min(segment.length));
+            CopiedFrom::Bytes(bytes) => {
+                to.device.write_small(&path, bytes).map_err(Error::io(&path, "write"))?;
             }
         }
-        Ok(segment.length)
     }
-
-    fn file(&mut self, from: &Path, to: &Path, length: u64) -> Result<(), Error> {
-        let source = self.device.open_read(from).map_err(Error::io(from, "open"))?;
-        let target = self.to.device.create(to, 0).map_err(Error::io(to, "create"))?;
-        copy_bytes((&source, from), (&target, to), length)?;
-        target.sync_data().map_err(Error::io(to, "sync"))?;
-        self.copied.files += 1;
-        self.copied.bytes += length;
-        Ok(())
+    for dir in dirs {
+        to.device.sync_dir(&dir).map_err(Error::io(&dir, "sync the directory"))?;
     }
-
-    /// Writes the marker and the manifest.
-    fn names(&mut self) -> Result<Manifest, Error> {
-        let mut manifest = self.manifest.clone();
-        let mut dims = manifest.incarnations.iter().flat_map(|incarnation| &incarnation.dims);
-        debug_assert!(dims.all(|dim| dim.end.is_some()), "a stream of the copy has no end");
-        manifest.dirs = vec![self.to.dir.clone()];
-        let member = manifest.member.take();
-        if self.kind == CopyKind::Base {
-            let seen = member.map_or_else(Vec::new, |member| member.seen);
-            manifest.member = Some(Member { node: String::new(), seen });
-            manifest.incarnations.last_mut().into_iter().for_each(go_on);
-        }
-        manifest.streams.iter_mut().for_each(|stream| stream.dir = 0);
-        let parts = manifest.checkpoint.iter_mut().flat_map(|c| &mut c.parts);
-        parts.for_each(|part| part.dir = 0);
-        let (device, dir) = (&*self.to.device, &self.to.dir);
-        manifest.write(device, dir)?;
-        Marker { uuid: manifest.uuid.clone(), dir: 0 }.write(device, dir)?;
-        Ok(manifest)
-    }
-}
-
-/// Takes the ends of an incarnation back, which goes on in the copy: from the lanes.
-fn go_on(newest: &mut Incarnation) {
-    newest.clean = false;
-    newest.dims.iter_mut().for_each(|dim| dim.end = None);
-    newest.settings.insert(MIRRORED.into(), FROM_LANES.into());
+    to.device.sync_dir(&to.dir).map_err(Error::io(&to.dir, "sync the directory"))?;
+    Ok(copied)
 }
 
 fn copy_bytes(

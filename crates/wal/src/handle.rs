@@ -1,5 +1,6 @@
 //! The resources bound to the last handle of a log: threads, directory locks, the manifest.
 
+use crate::base_files::Pins;
 use crate::error::Error;
 use crate::flusher::Flusher;
 use crate::log::Shared;
@@ -25,6 +26,8 @@ pub(crate) struct Handle {
     pub(crate) running: Mutex<Running>,
     /// Held while files are removed, or while all files must stay; taken before `manifest`.
     pub(crate) files: Mutex<()>,
+    /// The bases that are read from the files.
+    pub(crate) pins: Pins,
 }
 
 #[derive(Debug, Default)]
@@ -143,9 +146,11 @@ impl Handle {
         let lanes: Vec<_> = self.shared.streams.iter().enumerate().map(lane).collect();
         let truncation = Truncation::plan(&manifest, checkpoint, catalogue, &lanes);
         let device = &*self.shared.options.device;
-        truncation.carry_out(device, &self.manifest_dir, |gone| self.retire(gone))?;
-        *manifest = truncation.next.clone();
-        Ok(truncation.bytes())
+        let (next, bytes) = (truncation.next.clone(), truncation.bytes());
+        let files = (device, &self.pins);
+        truncation.carry_out(files, &self.manifest_dir, |gone| self.retire(gone))?;
+        *manifest = next;
+        Ok(bytes)
     }
 
     /// Removes or recycles segments.

@@ -43,10 +43,13 @@
 
 mod awaited;
 mod backup;
+mod base_files;
+mod base_writer;
 mod checksum;
 mod chunk;
 mod commit_queue;
 pub mod compress;
+mod copy_plan;
 mod ending;
 mod error;
 mod flusher;
@@ -95,6 +98,8 @@ mod writer;
 
 pub use awaited::Awaited;
 pub use backup::Copied;
+pub use base_files::BaseFiles;
+pub use base_writer::BaseWriter;
 pub use chunk::{Chunk, Frames};
 pub use commit_queue::CommitQueue;
 pub use error::{Error, Poisoned, StopKind};
@@ -108,7 +113,7 @@ pub use lsn_vector::{LsnVector, MAX_LANES};
 pub use manifest::{
     BY_TIMESTAMP, CALLS, Checkpoint, CheckpointPart, Covered, Dimension, EDITS, FROM_LANES,
     Incarnation, IncarnationSettings, MARKS, MIRRORED, Manifest, Member, NUMBERS_ARE_VERSIONS,
-    ROW_HEADS, SEPARATE_NUMBERS, SHORT_HEADS, Seen, StreamEntry, VERSIONS, WITH_SPLICES,
+    ROW_HEADS, SEPARATE_NUMBERS, SHORT_HEADS, Seen, StreamEntry, VERSIONS, WITH_SPLICES, WholeTo,
 };
 pub use marks::Marks;
 pub use mirror::{Mirror, MirrorReader};

@@ -1,6 +1,7 @@
 //! A log that is being written.
 
 use crate::Lsn;
+use crate::base_files::Pins;
 use crate::error::{Error, Poisoned};
 use crate::flusher::{Flusher, StopOnPanic};
 use crate::frame;
@@ -256,8 +257,8 @@ impl Log {
         let running = Mutex::new(Running { locks, ..Running::default() });
         let manifest = Mutex::new(manifest);
         // From here on, dropping the handle ends everything that was started.
-        let files = Mutex::default();
-        let handle = Handle { shared, manifest, manifest_dir, running, files };
+        let (files, pins) = (Mutex::default(), Pins::default());
+        let handle = Handle { shared, manifest, manifest_dir, running, files, pins };
         handle.spawn(lanes)?;
         Ok(Self { handle: Arc::new(handle) })
     }

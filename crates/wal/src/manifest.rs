@@ -4,7 +4,7 @@
 mod member;
 mod sealed;
 
-pub use self::member::{FROM_LANES, MIRRORED, Member, Seen};
+pub use self::member::{FROM_LANES, MIRRORED, Member, Seen, WholeTo};
 use self::sealed::{
     WITH_CALLS, WITH_CHECKPOINT, WITH_EDITS, WITH_MARKS, WITH_MEMBER, WITH_NUMBERED_VERSIONS,
     WITH_ROW_HEADS, WITH_VERSIONS, seal, write_atomically,
@@ -252,7 +252,13 @@ impl Marker {
     }
 
     pub(crate) fn write(&self, device: &dyn Device, dir: &Path) -> Result<(), Error> {
-        write_atomically(device, &dir.join(MARKER), &seal(self, VERSION))
+        let (name, text) = self.as_file();
+        write_atomically(device, &dir.join(name), &text)
+    }
+
+    /// The name of the file, and the text.
+    pub(crate) fn as_file(&self) -> (&'static str, String) {
+        (MARKER, seal(self, VERSION))
     }
 }
 
@@ -326,6 +332,12 @@ impl Manifest {
     }
 
     pub(crate) fn write(&self, device: &dyn Device, dir: &Path) -> Result<(), Error> {
+        let (name, text) = self.as_file(dir);
+        write_atomically(device, &dir.join(name), &text)
+    }
+
+    /// The name of the file, and the text; for directory `dir`.
+    pub(crate) fn as_file(&self, dir: &Path) -> (&'static str, String) {
         let checked = self.check(dir);
         debug_assert!(checked.is_ok(), "no opening would accept this manifest: {checked:?}");
         let have =
@@ -353,7 +365,7 @@ impl Manifest {
         } else {
             VERSION
         };
-        write_atomically(device, &dir.join(MANIFEST), &seal(self, version))
+        (MANIFEST, seal(self, version))
     }
 
     /// Checks the invariants of a manifest.

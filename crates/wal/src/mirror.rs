@@ -29,6 +29,7 @@ use self::files::Segments;
 use self::lane::{MirrorLane, TailState};
 use crate::Lsn;
 use crate::backup::Copied;
+use crate::base_files::{BaseFiles, Pins};
 use crate::error::{Error, Poisoned, StopKind};
 use crate::manifest::{Checkpoint, FROM_LANES, IncarnationSettings, MIRRORED, Manifest, Seen};
 use crate::open::Recovering;
@@ -64,6 +65,8 @@ pub struct Mirror {
     recent_bytes: usize,
     /// Why the mirror has stopped.
     stopped: Option<Arc<str>>,
+    /// The bases that are read from the files.
+    pins: Pins,
 }
 
 impl Mirror {
@@ -358,21 +361,22 @@ impl Mirror {
         let lanes: Vec<_> = self.lanes.iter().map(lane).collect();
         let truncation = Truncation::plan(&self.log.manifest, checkpoint, catalogue, &lanes);
         let device = Arc::clone(self.log.device());
-        truncation.carry_out(&*device, &self.log.manifest_dir, |gone| {
+        let (next, bytes) = (truncation.next.clone(), truncation.bytes());
+        truncation.carry_out((&*device, &self.pins), &self.log.manifest_dir, |gone| {
             gone.take_from(&mut self.lanes[gone.lane].begun);
             match &self.segments {
                 Some(segments) => segments.retire(gone.lane, gone.paths.clone()),
                 None => gone.paths.iter().for_each(|path| _ = device.remove(path)),
             }
         })?;
-        self.log.manifest = truncation.next.clone();
+        self.log.manifest = next;
         let Recovering { manifest, chains, .. } = &mut self.log;
         chains.retain(|stream, _| manifest.stream(*stream).is_some());
         for (stream, chain) in chains {
             let first = manifest.stream(*stream).map_or(0, |entry| entry.first_sequence);
             chain.segments.retain(|segment| segment.sequence >= first);
         }
-        Ok(truncation.bytes())
+        Ok(bytes)
     }
 
     /// Copies the files, up to what is synced, for a new member: a base, which
@@ -383,6 +387,20 @@ impl Mirror {
     pub fn base(&self, to: &Unfinished) -> Result<Copied, Error> {
         self.check_running()?;
         self.log.base(&self.synced(), to)
+    }
+
+    /// The files of a [`base`](Self::base), to be read while the mirror goes on. `seen`: where the
+    /// reading of the lanes may go on, see [`Member::seen`](crate::Member::seen). `None` before the
+    /// first incarnation.
+    ///
+    /// # Errors
+    /// A segment could not be looked at. The mirror is not affected.
+    pub fn base_files(&self, seen: Vec<Seen>) -> Result<Option<BaseFiles>, Error> {
+        self.check_running()?;
+        match self.log.is_fresh() {
+            true => Ok(None),
+            false => self.log.base_files(&self.synced(), seen, &self.pins).map(Some),
+        }
     }
 
     /// What recovery has read of the files, and where the incarnations end: for

@@ -5,6 +5,7 @@
 //! a [`Log`](crate::Log).
 
 use crate::Lsn;
+use crate::base_writer;
 use crate::error::Error;
 use crate::manifest::{MANIFEST, MARKER, Manifest, Marker, StreamEntry, part_name};
 use crate::options::LogOptions;
@@ -165,6 +166,7 @@ fn read_identity(
     for dir in &options.dirs {
         if !lenient.unfinished {
             unfinished::refuse(device, dir)?;
+            base_writer::refuse(device, dir)?;
         }
         markers.push(match Marker::read(device, dir) {
             Ok(marker) => marker,
@@ -287,7 +289,7 @@ fn candidates(unmarked: &[&PathBuf]) -> String {
 }
 
 /// Locks a directory. Creates a missing directory, unless for reading only.
-fn take(device: &dyn Device, dir: &Path, reading: bool) -> Result<DirectoryLock, Error> {
+pub(crate) fn take(device: &dyn Device, dir: &Path, reading: bool) -> Result<DirectoryLock, Error> {
     let lock = if reading {
         if !device.exists(dir).map_err(Error::io(dir, "look for"))? {
             return Err(Error::Invalid(format!("there is no directory {}", dir.display())));

@@ -4,6 +4,7 @@
 //! Invariant: no file is removed or reused before the manifest durably stops naming the file.
 
 use crate::Lsn;
+use crate::base_files::Pins;
 use crate::error::Error;
 use crate::manifest::{Checkpoint, Covered, Manifest, part_name};
 use crate::segment::{segment_path, stream_dir};
@@ -92,26 +93,30 @@ impl Truncation {
     }
 
     /// Writes the manifest, then releases the files no longer named: `retire` takes the segments. A
-    /// remaining file is a leftover, removed by the next opening.
+    /// remaining file is a leftover, removed by the next opening. Files in the list of a base are
+    /// removed with the list.
     pub(crate) fn carry_out(
-        &self,
-        device: &dyn Device,
+        mut self,
+        (device, pins): (&dyn Device, &Pins),
         manifest_dir: &Path,
         mut retire: impl FnMut(&Gone),
     ) -> Result<(), Error> {
         if broken!(TruncateBeforeManifest) {
-            self.release(device, &mut retire);
+            self.release(device, pins, &mut retire);
             return self.next.write(device, manifest_dir);
         }
         self.next.write(device, manifest_dir)?;
-        self.release(device, &mut retire);
+        self.release(device, pins, &mut retire);
         Ok(())
     }
 
-    fn release(&self, device: &dyn Device, retire: &mut impl FnMut(&Gone)) {
+    fn release(&mut self, device: &dyn Device, pins: &Pins, retire: &mut impl FnMut(&Gone)) {
         let Self { before, next, gone } = self;
         for gone in gone {
             event!(DEBUG, "segments truncated", lane = gone.lane, segments = gone.paths.len());
+            if pins.is_pinned() {
+                gone.paths.drain(..).for_each(|path| pins.remove(device, path));
+            }
             retire(gone);
         }
         for stream in before.streams.iter().filter(|s| next.stream(s.id).is_none()) {
@@ -120,14 +125,14 @@ impl Truncation {
             debug_assert!(!is_kept, "an incarnation of the manifest needs stream {}", stream.id);
             let dir = stream_dir(&before.dirs[stream.dir], stream.id);
             for name in device.list(&dir).unwrap_or_default() {
-                let _ = device.remove(&dir.join(name));
+                pins.remove(device, dir.join(name));
             }
         }
         if let Some(old) = &before.checkpoint {
             for (at, part) in old.parts.iter().enumerate() {
                 let name = part_name(old.number, at);
                 debug_assert!(!next.names_part(part.dir, &name), "the manifest still names {name}");
-                let _ = device.remove(&before.dirs[part.dir].join(name));
+                pins.remove(device, before.dirs[part.dir].join(name));
             }
         }
     }

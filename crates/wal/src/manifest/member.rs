@@ -16,13 +16,25 @@ pub const MIRRORED: &str = "mirrored";
 pub const FROM_LANES: &str = "yes";
 
 /// A member of a database with a replicated log: the owner of a copy of the database.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Member {
     /// The member's name; empty for a base, a copy from which a member may begin.
     pub node: String,
     /// Where to go on reading lanes: hints, in any order.
     #[serde(default)]
     pub seen: Vec<Seen>,
+    /// How far the files were whole and durable when they were a base.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub whole: Vec<WholeTo>,
+}
+
+/// The files of a stream have all frames up to a position, durably, whatever headers prove.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WholeTo {
+    /// The stream.
+    pub stream: StreamId,
+    /// The position.
+    pub to: Lsn,
 }
 
 impl Member {
@@ -117,7 +129,7 @@ mod tests {
         assert_eq!(first_line(&manifest), "{\"format\":1}");
         assert!(manifest.refuse_member(dir.path()).is_ok());
         let seen = Seen { stream: StreamId(3), place: 9, index: 2, chain: 77, end: 500 };
-        manifest.member = Some(Member { node: "n1".into(), seen: vec![seen] });
+        manifest.member = Some(Member { node: "n1".into(), seen: vec![seen], whole: Vec::new() });
         assert_eq!(first_line(&manifest), "{\"format\":9}");
         let refused = manifest.refuse_member(dir.path()).unwrap_err().to_string();
         assert!(refused.contains("\"n1\"") && refused.contains("replicated log"), "{refused}");

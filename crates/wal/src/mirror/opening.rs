@@ -3,6 +3,8 @@
 use super::lane::MirrorLane;
 use super::{Mirror, RECENT_BYTES};
 use crate::Lsn;
+use crate::base_files::Pins;
+use crate::base_writer;
 use crate::chunk::Chunk;
 use crate::error::Error;
 use crate::frame;
@@ -33,7 +35,8 @@ struct FoundStream {
 impl Mirror {
     /// Opens the directories of member `node` of the database with this uuid, to continue them from
     /// a replicated log. Directories without a database become a new one's; a [base](Self::base)
-    /// of another member, or a database that was closed, becomes this member's. The manifest says
+    /// of another member, or a database that was closed, becomes this member's; a base that has
+    /// [arrived](crate::BaseWriter) takes the place of what was there. The manifest says
     /// so from then on, and a plain [`open`](crate::open) refuses the directories.
     ///
     /// Of an incarnation without recorded ends the mirror continues each stream at the position
@@ -43,6 +46,7 @@ impl Mirror {
     /// As [`open`](crate::open); also if the directories are another member's or another
     /// database's, or were not closed and were no member's.
     pub fn open(options: LogOptions, node: &str, database: [u8; 16]) -> Result<Mirror, Error> {
+        base_writer::settle(&options)?;
         let mut log = open_as(options, Leniency::default())?;
         log.check_owner(node, database)?;
         let is_open = log.manifest.newest().is_some_and(|i| i.dims.iter().any(|d| d.end.is_none()));
@@ -69,8 +73,15 @@ impl Mirror {
         log.clear_behind_ends()?;
         let has_ended = !is_open && !log.is_fresh();
         let recent_bytes = RECENT_BYTES;
-        let mut mirror =
-            Mirror { log, lanes, segments: None, has_ended, recent_bytes, stopped: None };
+        let mut mirror = Mirror {
+            log,
+            lanes,
+            segments: None,
+            has_ended,
+            recent_bytes,
+            stopped: None,
+            pins: Pins::default(),
+        };
         if is_open {
             mirror.prepare_lanes()?;
         }
@@ -165,7 +176,7 @@ impl Recovering {
         let mut lanes = Vec::new();
         for (stream, (dim, proven)) in found.into_iter().zip(newest.dims.iter().zip(judged.proven))
         {
-            let at = proven.max(stream.start);
+            let at = proven.max(stream.start).max(self.whole_to(&stream)?);
             let chain = &self.chains[&dim.stream];
             let is_own = |s: &Segment| s.header.as_ref().is_some_and(|h| h.incarnation == number);
             if at > dim.start && !chain.segments.iter().any(is_own) {
@@ -181,6 +192,25 @@ impl Recovering {
             lanes.push(lane);
         }
         Ok(lanes)
+    }
+}
+
+impl Recovering {
+    /// Up to where the files of a stream were whole as a base; 0 if they were none.
+    fn whole_to(&self, found: &FoundStream) -> Result<Lsn, Error> {
+        let (stream, valid_to) = (found.end.stream, found.end.valid_to);
+        let whole = self.manifest.member.iter().flat_map(|member| &member.whole);
+        let to = whole.filter(|whole| whole.stream == stream).map(|whole| whole.to).max();
+        let to = to.unwrap_or(0);
+        if to <= valid_to {
+            return Ok(to);
+        }
+        let (path, offset, why) = &found.end.stopped_at;
+        let what = format!(
+            "log stream {stream} came with a base that had the stream up to Lsn {to}, and is valid \
+             up to Lsn {valid_to} only ({why}): remove the directories, and join anew"
+        );
+        Err(Error::corrupt(path, *offset, what))
     }
 }
 

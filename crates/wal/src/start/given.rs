@@ -40,8 +40,8 @@ pub struct StreamStart {
 impl Recovering {
     /// Makes the directories a member's with the next manifest.
     pub(crate) fn become_member(&mut self, node: &str) {
-        let seen = self.manifest.member.take().map_or_else(Vec::new, |member| member.seen);
-        self.manifest.member = Some(Member { node: node.to_owned(), seen });
+        let member = self.manifest.member.take().unwrap_or_default();
+        self.manifest.member = Some(Member { node: node.to_owned(), ..member });
     }
 
     /// Sets the remote of the log to be started.

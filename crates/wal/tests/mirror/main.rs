@@ -3,6 +3,7 @@
 //! members have the same frames.
 #![allow(missing_docs)]
 
+mod bases;
 #[path = "../common/mod.rs"]
 mod common;
 mod refusals;
@@ -244,6 +245,10 @@ fn standby_history(seed: u64) -> usize {
 /// A new member, from a base of the primary or of a standby.
 fn joiner(log: &Log, source: &mut Standby, world: &World, random: &mut Random) -> Standby {
     let joiner = Standby::new(SimulatedDisk::new(), "c");
+    if random.chance(0.5) {
+        bases::fetch(log, (source, &joiner.disk), world, random);
+        return joiner;
+    }
     let to = Unfinished::begin(Arc::new(joiner.disk.process(1)), "/db".as_ref()).unwrap();
     match random.chance(0.5) {
         true => log.base(&to).unwrap(),

@@ -195,7 +195,11 @@ impl Medium {
     }
 
     pub fn list(&mut self, dir: &Path) -> io::Result<Vec<String>> {
-        Ok(self.names(dir)?.seen.keys().cloned().collect())
+        let mut names: Vec<String> = self.names(dir)?.seen.keys().cloned().collect();
+        let below = self.directories.keys().filter(|below| below.parent() == Some(dir));
+        names.extend(below.filter_map(|below| Some(below.file_name()?.to_str()?.to_owned())));
+        names.sort_unstable();
+        Ok(names)
     }
 
     pub fn sync_dir(&mut self, dir: &Path) -> io::Result<()> {
