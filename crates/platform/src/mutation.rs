@@ -52,6 +52,10 @@ mutations! {
     ReuseEpochs "reuse-epochs",
     /// The reader of a lane goes on behind a missing message.
     SkipHole "skip-hole",
+    /// A member that joins fetches a base without a hold, and takes its place whatever was purged.
+    HoldAfterBase "hold-after-base",
+    /// Lanes are purged up to what the primary has, whatever the other members have.
+    PurgePastBase "purge-past-base",
     /// A transaction is acknowledged before its own frame is durable.
     AckBeforeOwnFrame "ack-before-own-frame",
     /// Replay of a stream ends at its first dead record.

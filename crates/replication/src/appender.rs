@@ -7,7 +7,8 @@
 //! state of the lane does no harm: the condition of the next message fails then, and the writer
 //! looks again. A message is never taken as *not* stored because a look does not show it.
 
-use crate::begin::{self, Begin};
+use crate::begin::{self, Begin, SealPlace};
+use crate::lane_place::LanePlace;
 use crate::message::{Message, MessageBody, header_bytes};
 use crate::seal::{Sealed, Writer};
 use crate::service::{LogService, Place, Reply, Request, RequestId};
@@ -15,6 +16,7 @@ use crate::short_lane::ShortLane;
 use hyades_platform::broken;
 use hyades_platform::sync::Unpoisoned;
 use hyades_wal::{AnswerLease, Lsn, MAX_LANES, Remote, RemoteEnded, RemoteIncarnation};
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -42,7 +44,14 @@ struct WrittenLane {
     under_way: UnderWay,
     short: ShortLane,
     ended: Option<RemoteEnded>,
+    /// The place that the files are known to reach after any crash.
+    proven: LanePlace,
+    /// The places behind the messages stored since, or the last of them.
+    places: VecDeque<LanePlace>,
 }
+
+/// The places kept of a lane. One message is under way at a time, so all but the last are in files.
+const PLACES: usize = 8;
 
 /// Writes the lanes of one incarnation.
 #[derive(Debug)]
@@ -69,7 +78,10 @@ impl Appender {
         lanes: &[(Sealed, Lsn)],
         lease: Option<Arc<AnswerLease>>,
     ) -> Self {
+        let incarnation = writer.incarnation;
         let lane = |&(sealed, start): &(Sealed, Lsn)| {
+            let (place, chain, next, end) = (sealed.place.0, sealed.chain, 0, start);
+            let sealed_at = LanePlace { incarnation, place, next, chain, end };
             Mutex::new(WrittenLane {
                 last: sealed.place,
                 index: 0,
@@ -80,6 +92,8 @@ impl Appender {
                 under_way: UnderWay::Nothing,
                 short: ShortLane::default(),
                 ended: None,
+                proven: sealed_at,
+                places: VecDeque::new(),
             })
         };
         Appender {
@@ -109,6 +123,21 @@ impl Appender {
         self.stored.iter().map(|lsn| lsn.load(Ordering::Relaxed)).collect()
     }
 
+    /// By stream, a place that the files reach after any crash. `durable`: what is stored and in
+    /// synced files. A batch in the files proves what is before the batch.
+    pub(crate) fn proven_places(&self, durable: &[Lsn]) -> Vec<LanePlace> {
+        let lanes = self.lanes.iter().zip(durable);
+        let place = |(lane, durable): (&Mutex<WrittenLane>, &Lsn)| {
+            let mut lane = lane.lock().unpoisoned();
+            let in_files = lane.places.iter().take_while(|place| place.end <= *durable).count();
+            if in_files >= 2 {
+                lane.proven = lane.places[in_files - 2];
+            }
+            lane.proven
+        };
+        lanes.map(place).collect()
+    }
+
     fn begin_append(&self, at: usize, lane: &mut WrittenLane) {
         let (after, message) = (Some(lane.last), lane.message.clone());
         let request = self.service.begin(Request::Append { lane: at, after, message });
@@ -126,6 +155,12 @@ impl Appender {
         lane.index += 1;
         lane.chain = lane.next_chain;
         lane.under_way = UnderWay::Nothing;
+        let incarnation = self.writer.incarnation;
+        let (next, chain, end) = (lane.index, lane.chain, lane.end);
+        lane.places.push_back(LanePlace { incarnation, place: place.0, next, chain, end });
+        if lane.places.len() > PLACES {
+            lane.places.pop_front();
+        }
         self.stored[at].store(lane.end, Ordering::Relaxed);
     }
 
@@ -181,7 +216,12 @@ impl Remote for Appender {
     }
 
     fn begin(&self, begun: &RemoteIncarnation<'_>) -> Result<(), RemoteEnded> {
-        let mut begin = Begin::of(begun, &self.writer.node);
+        let seal = |lane: &Mutex<WrittenLane>| {
+            let LanePlace { place, chain, .. } = lane.lock().unpoisoned().proven;
+            SealPlace { place, chain }
+        };
+        let seals = self.lanes.iter().map(seal).collect();
+        let mut begin = Begin::of(begun, &self.writer.node, seals);
         begin.needs_base = self.needs_base;
         let given = (begun.log, begun.number, begun.streams.len());
         debug_assert_eq!(

@@ -7,6 +7,7 @@
 
 use crate::hex::{hex, unhex};
 use crate::keys::{self, FORMAT, different};
+use crate::lane_place::LanePlace;
 use crate::lease;
 use crate::service::{LogService, Reply, Revision};
 use hyades_wal::{
@@ -30,11 +31,22 @@ pub struct Begin {
     pub catalogue: String,
     /// Whether the database had content that no lane has.
     pub needs_base: bool,
+    /// By lane, the seal of the incarnation, behind which its messages are.
+    pub seals: Vec<SealPlace>,
+}
+
+/// The seal of an incarnation in a lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SealPlace {
+    /// Its place.
+    pub place: u64,
+    /// Its chain.
+    pub chain: u32,
 }
 
 impl Begin {
-    /// The beginning of an incarnation that a node writes.
-    pub fn of(begun: &RemoteIncarnation<'_>, node: &str) -> Begin {
+    /// The beginning of an incarnation that a node writes; `seals`: by lane.
+    pub fn of(begun: &RemoteIncarnation<'_>, node: &str, seals: Vec<SealPlace>) -> Begin {
         let dim =
             |&(stream, start): &(StreamId, Lsn)| Dimension { stream, start, end: None, mark: 0 };
         let incarnation = Incarnation {
@@ -53,6 +65,7 @@ impl Begin {
             epoch_floor: begun.epoch_floor,
             catalogue: hex(begun.catalogue),
             needs_base: false,
+            seals,
         }
     }
 
@@ -77,6 +90,19 @@ impl Begin {
         }
     }
 
+    /// By lane, where the reading of the incarnation begins.
+    pub(crate) fn places(&self) -> Vec<LanePlace> {
+        let lanes = self.seals.iter().zip(&self.incarnation.dims);
+        let place = |(seal, dim): (&SealPlace, &Dimension)| LanePlace {
+            incarnation: self.incarnation.number,
+            place: seal.place,
+            next: 0,
+            chain: seal.chain,
+            end: dim.start,
+        };
+        lanes.map(place).collect()
+    }
+
     fn key(number: u32) -> String {
         format!("begin.{number}")
     }
@@ -92,6 +118,9 @@ pub fn read(service: &dyn LogService, number: u32) -> Result<Option<Begin>, Remo
     let begin: Begin = keys::decode(&key, &value)?;
     if begin.database().is_none() || begin.catalogue().is_none() {
         return Err(different(format!("key {key:?} of the log service has no hexadecimal digits")));
+    }
+    if begin.seals.len() != begin.incarnation.dims.len() {
+        return Err(different(format!("key {key:?} of the log service has no seal of each lane")));
     }
     Ok(Some(begin))
 }
@@ -144,9 +173,9 @@ mod tests {
             let value = Arc::new(text.as_bytes().to_vec());
             service.ask(keys::put(key, Revision::NONE, value))
         };
-        put("lease", r#"{"format":3,"incarnation":1,"node":"a"}"#);
+        put("lease", r#"{"format":4,"incarnation":1,"node":"a"}"#);
         let error = lease::newest(&service).unwrap_err().to_string();
-        assert!(error.contains("format is 3"), "{error}");
+        assert!(error.contains("format is 4"), "{error}");
         put("begin.1", "[]");
         assert!(read(&service, 1).unwrap_err().to_string().contains("begin.1"));
         assert_eq!(read(&service, 2), Ok(None));

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The format of the keys.
-pub(crate) const FORMAT: u32 = 2;
+pub(crate) const FORMAT: u32 = 3;
 
 /// The service holds something else than was stored there.
 pub(crate) fn different(what: impl Into<String>) -> RemoteEnded {

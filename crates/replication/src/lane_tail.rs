@@ -1,5 +1,6 @@
 //! Reading a lane from a place on: the frames of an incarnation, by the reader rule.
 
+use crate::lane_place::LanePlace;
 use crate::message::{LaneReader, Message, MessageBody, Sealed, Taken};
 use crate::service::{LogService, Place, Reply, Request};
 use crate::short_lane::ShortLane;
@@ -44,18 +45,20 @@ pub struct LaneTail {
 }
 
 impl LaneTail {
-    /// Reads the lane from its beginning on, or behind a message that was found before.
+    /// Reads an incarnation from a place of it on. `None`: from the beginning of the lane, where
+    /// the incarnation's seal is looked for.
     pub fn new(
         (lane, dimension): (usize, Dimension),
         (database, incarnation): ([u8; 16], u32),
-        seen: Option<&Seen>,
+        from: Option<&LanePlace>,
     ) -> LaneTail {
-        let reader = seen.map(|seen| {
-            let mut reader = LaneReader::new(incarnation, seen.end, seen.chain);
-            reader.index = seen.index + 1;
+        debug_assert!(from.is_none_or(|from| from.incarnation == incarnation), "{from:?}");
+        let reader = from.map(|from| {
+            let mut reader = LaneReader::new(incarnation, from.end, from.chain);
+            reader.index = from.next;
             reader
         });
-        let behind = seen.map_or(Place::START, |seen| Place(seen.place));
+        let behind = from.map_or(Place::START, |from| Place(from.place));
         let (stored, seals, short) = (Vec::new(), Vec::new(), ShortLane::default());
         LaneTail { lane, database, incarnation, dimension, behind, reader, stored, seals, short }
     }
@@ -80,14 +83,6 @@ impl LaneTail {
     /// The end of the incarnation, once a later seal was read.
     pub fn ended_at(&self) -> Option<Lsn> {
         self.reader.as_ref().filter(|reader| reader.is_over()).map(|reader| reader.end)
-    }
-
-    /// Goes on with a later incarnation, which begins at `dimension`: what lies behind the end of
-    /// the incarnation before is read again.
-    pub fn next_incarnation(&mut self, incarnation: u32, dimension: Dimension) {
-        let behind = self.seals.first().map_or(Place::START, |(_, seal)| Place(seal.place.0 - 1));
-        *self = LaneTail::new((self.lane, dimension), (self.database, incarnation), None);
-        self.behind = behind;
     }
 
     /// The position behind the frames found.

@@ -9,6 +9,8 @@
 //! - [`appender`]: the writer of the lanes, as the log's [`Remote`](hyades_wal::Remote).
 //! - [`lease`], [`lease_keeper`], [`lease_watch`]: which process writes, and may answer.
 //! - [`meter`]: counts and times of requests, for monitoring.
+//! - [`lane_place`], [`holds`]: what members need of the lanes, and what may be purged.
+//! - `bases`, `base_fetch`: a member's files as the beginning of another member.
 //! - [`standby`]: a copy of the database that follows, is read, and can take over.
 //! - `status`: a database as its log shows it, for operators.
 //! - [`member`], [`member_thread`]: a process that is a standby or the primary, as the lease says.
@@ -18,10 +20,16 @@
 #![forbid(unsafe_code)]
 
 pub mod appender;
+mod base_fetch;
+mod base_messages;
+mod bases;
 pub mod begin;
 pub mod first;
 mod hex;
+mod hold_keeper;
+pub mod holds;
 mod keys;
+pub mod lane_place;
 pub mod lane_tail;
 pub mod lease;
 pub mod lease_keeper;

@@ -16,28 +16,34 @@
 //! another's ([`lease`]).
 
 mod files;
+mod joining;
 mod primary;
+mod settings;
 mod view;
 
 use self::files::LocalFiles;
+use self::joining::TakenPlace;
 use self::primary::{Left, Primary};
+pub use self::settings::MemberSettings;
 pub use self::view::{MemberView, NoSuccessor};
+use crate::base_fetch::BaseFetch;
+use crate::bases::BaseServer;
 use crate::begin;
 use crate::hex::hex;
+use crate::hold_keeper::HoldKeeper;
 use crate::lease::{self, Holder, Lease};
 use crate::lease_keeper::LeaseKeeper;
 use crate::lease_watch::LeaseWatch;
 use crate::reports::{self, Told};
 pub use crate::reports::{Heard, Report};
 use crate::service::{LogService, Revision};
-use crate::standby::{Standby, StandbyError};
+use crate::standby::{ReadFrom, Standby, StandbyError};
 use crate::verify::Verifier;
 use hyades::{Builder, Database};
 use hyades_platform::{clock, random};
 use hyades_wal::{AnswerLease, Error, Mirror, RemoteEnded};
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::Receiver;
@@ -50,38 +56,6 @@ const TELLS_NS: u64 = 100_000_000;
 const FORGOTTEN_NS: u64 = 5_000_000_000;
 /// How long a primary that leaves tries to give its lease away.
 const RELEASE_PATIENCE: Duration = Duration::from_secs(1);
-
-/// How a process is a member.
-#[derive(Clone, Debug)]
-pub struct MemberSettings {
-    /// The name of the node: letters, digits, `-` and `_`.
-    pub node: String,
-    /// Where clients reach the member; empty if nowhere.
-    pub address: String,
-    /// The directories of its files.
-    pub dirs: Vec<PathBuf>,
-    /// How long the lease lasts: 1 to 60 seconds.
-    pub term: Duration,
-    /// The time between two cut marks while records are logged.
-    pub mark_interval: Duration,
-    /// Tells the directories apart from those of all other processes, see
-    /// [`place_of`](crate::lease::place_of); `None`: by the first directory.
-    pub place: Option<String>,
-}
-
-impl MemberSettings {
-    /// The settings of a node with one directory: a lease of 3 seconds, marks each 20 ms.
-    pub fn new(node: impl Into<String>, dir: impl Into<PathBuf>) -> MemberSettings {
-        MemberSettings {
-            node: node.into(),
-            address: String::new(),
-            dirs: vec![dir.into()],
-            term: Duration::from_secs(3),
-            mark_interval: Duration::from_millis(20),
-            place: None,
-        }
-    }
-}
 
 /// What a member has become. Handles of the database before are to be dropped then: its files are
 /// locked, and the member waits until they are free.
@@ -112,8 +86,11 @@ enum MemberState {
     Joining {
         until_ns: u64,
     },
+    /// A base comes from another member.
+    Fetching(Box<BaseFetch>),
     Standby {
         standby: Box<Standby>,
+        holds: Box<HoldKeeper>,
         is_told: bool,
     },
     /// The lease is taken.
@@ -136,6 +113,10 @@ pub struct MemberLoop {
     /// Why the member joins.
     reason: String,
     stop: Arc<AtomicBool>,
+    /// Gives bases to others.
+    bases: BaseServer,
+    /// Bases that were fetched in vain since one came.
+    failed_fetches: usize,
     /// What the members tell.
     told: Receiver<Vec<u8>>,
     standbys: BTreeMap<String, Heard>,
@@ -172,6 +153,8 @@ impl MemberLoop {
         let watch = LeaseWatch::new(service.clone(), settings.term);
         Ok(MemberLoop {
             told: service.listen(),
+            bases: BaseServer::new(service.clone(), &settings.node),
+            failed_fetches: 0,
             standbys: BTreeMap::new(),
             tells_ns: 0,
             verifier: Verifier::new(&node, service.clone()),
@@ -207,6 +190,7 @@ impl MemberLoop {
 
     fn go_on(&mut self, wait: Duration) -> Result<Option<Role>, StandbyError> {
         self.listen();
+        self.give_bases();
         // A standby asks, and knows less of the others: the primary decides.
         if let Some(to) = self.hand_over.take()
             && self.view().successor(to.as_deref()).is_ok()
@@ -216,8 +200,15 @@ impl MemberLoop {
         }
         match &mut self.state {
             MemberState::Joining { .. } => self.join(wait),
-            MemberState::Standby { .. } => self.follow(wait),
-            MemberState::Candidate(_) => self.take_over(),
+            MemberState::Fetching(_) => self.fetch(wait),
+            MemberState::Standby { .. } => {
+                let followed = self.follow(wait);
+                self.or_join_anew(followed)
+            }
+            MemberState::Candidate(_) => {
+                let taken = self.take_over();
+                self.or_join_anew(taken)
+            }
             MemberState::Primary(primary) => match primary.step(wait) {
                 Ok(()) => Ok(None),
                 Err(Left::Fenced(why)) => Ok(Some(self.leave(why))),
@@ -326,7 +317,7 @@ impl MemberLoop {
             ..MemberView::default()
         };
         match &self.state {
-            MemberState::Joining { .. } => {
+            MemberState::Joining { .. } | MemberState::Fetching(_) => {
                 view.database = view.lease.as_ref().and_then(Lease::database);
             }
             MemberState::Standby { standby, .. } => {
@@ -346,6 +337,7 @@ impl MemberLoop {
     }
 
     fn leave(&mut self, why: String) -> Role {
+        self.bases.clear();
         self.state = MemberState::Joining { until_ns: 0 };
         self.watch = LeaseWatch::new(self.service.clone(), self.settings.term);
         self.reason = why;
@@ -368,10 +360,26 @@ impl MemberLoop {
         let database = first.database().expect("it was checked when it was read");
         let lanes = first.incarnation.dims.len();
         let Some(mirror) = self.open(database, lanes)? else { return Ok(None) };
-        let followed = (self.service.clone(), marks);
-        let standby = Standby::over(followed, mirror, Some(first), (self.declare)())?;
-        self.state = MemberState::Standby { standby: Box::new(standby), is_told: false };
+        match joining::take_place(&*self.service, &mirror, first, &self.holder.node)? {
+            TakenPlace::Place(from) => {
+                let followed = (self.service.clone(), marks);
+                let standby = Standby::over(followed, mirror, from, (self.declare)())?;
+                self.become_standby(standby);
+            }
+            TakenPlace::Hold(holds) => {
+                drop(mirror);
+                self.begin_fetch(database, lanes, &holds);
+            }
+        }
         Ok(None)
+    }
+
+    fn become_standby(&mut self, standby: Standby) {
+        let whose = (&*self.settings.node, standby.uuid());
+        let times = self.settings.hold_times();
+        let holds = HoldKeeper::new(self.service.clone(), whose, times, false);
+        let (standby, holds) = (Box::new(standby), Box::new(holds));
+        self.state = MemberState::Standby { standby, holds, is_told: false };
     }
 
     /// Opens the files; `None` while they are in use.
@@ -420,7 +428,7 @@ impl MemberLoop {
         let lanes = (self.declare)().declared_streams();
         let Some(mirror) = self.open(database, lanes)? else { return Ok(None) };
         let followed = (self.service.clone(), marks);
-        let standby = Standby::over(followed, mirror, None, (self.declare)())?;
+        let standby = Standby::over(followed, mirror, ReadFrom::default(), (self.declare)())?;
         Ok(Some(self.become_candidate(standby, keeper)))
     }
 
@@ -439,10 +447,15 @@ impl MemberLoop {
     /// Follows, and takes the lease when it may.
     fn follow(&mut self, wait: Duration) -> Result<Option<Role>, StandbyError> {
         self.watch.step()?;
-        let MemberState::Standby { standby, is_told } = &mut self.state else { return Ok(None) };
+        let MemberState::Standby { standby, holds, is_told } = &mut self.state else {
+            return Ok(None);
+        };
         standby.step(wait)?;
         if let Some(state) = standby.take_compared() {
             self.verifier.compare(standby.uuid(), state);
+        }
+        if !holds.step(|| standby.places())? {
+            return Ok(Some(self.leave("its place in the lanes was given up".to_owned())));
         }
         if !*is_told && standby.served().is_some() {
             *is_told = true;
@@ -463,6 +476,7 @@ impl MemberLoop {
             else {
                 unreachable!("the state was looked at");
             };
+            self.bases.clear();
             return Ok(Some(self.become_candidate(*standby, keeper)));
         }
         Ok(None)
@@ -477,8 +491,8 @@ impl MemberLoop {
         let (standby, keeper) = *candidate;
         let (service, stop) = (self.service.clone(), &*self.stop);
         let builder = (self.declare)();
-        let interval = self.settings.mark_interval;
-        match Primary::begin(service, standby, keeper, (builder, interval), stop) {
+        let settings = &self.settings;
+        match Primary::begin(service, standby, keeper, (builder, settings), stop) {
             Ok(primary) => {
                 let database = primary.database().clone();
                 self.state = MemberState::Primary(Box::new(primary));

@@ -57,6 +57,7 @@ enum What {
     Append(usize),
     Read(usize),
     Key,
+    Other,
 }
 
 impl LaneMeter {
@@ -137,6 +138,7 @@ impl LogMeter {
             }
             Request::Read { lane, .. } => What::Read(*lane),
             Request::Get { .. } | Request::Put { .. } => What::Key,
+            Request::Purge { .. } | Request::Ask { .. } => What::Other,
         };
         Measured { meter: self.clone(), what }
     }
@@ -190,6 +192,7 @@ impl Measured {
         match self.what {
             What::Append(lane) => meter.lanes[lane].is_answered(reply),
             What::Read(lane) => meter.lanes[lane].is_read(reply),
+            What::Other => {}
             What::Key if matches!(reply, Reply::Silence | Reply::Gone(_)) => {}
             What::Key => meter.answered_ns.store(clock::boot_ns(), Relaxed),
         }

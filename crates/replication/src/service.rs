@@ -106,6 +106,49 @@ pub enum Request {
         /// The value.
         value: Arc<Vec<u8>>,
     },
+    /// Removes the messages of a lane up to a place. The places of the others stay.
+    Purge {
+        /// The lane.
+        lane: usize,
+        /// The place of the last message removed.
+        through: Place,
+    },
+    /// Asks a member, if one of the node listens for [questions](LogService::questions).
+    Ask {
+        /// The node.
+        node: String,
+        /// The question.
+        question: Arc<Vec<u8>>,
+    },
+}
+
+/// A question of another member, see [`LogService::questions`].
+pub struct Question {
+    bytes: Vec<u8>,
+    answer: Box<dyn FnOnce(Vec<u8>) + Send>,
+}
+
+impl fmt::Debug for Question {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Question").field("bytes", &self.bytes.len()).finish_non_exhaustive()
+    }
+}
+
+impl Question {
+    /// A question with the way back for the answer.
+    pub fn new(bytes: Vec<u8>, answer: impl FnOnce(Vec<u8>) + Send + 'static) -> Question {
+        Question { bytes, answer: Box::new(answer) }
+    }
+
+    /// The question.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Answers. Neither blocks nor fails; the answer may be lost.
+    pub fn answer(self, bytes: Vec<u8>) {
+        (self.answer)(bytes);
+    }
 }
 
 /// An answer of the service.
@@ -125,6 +168,10 @@ pub enum Reply {
     /// The lane ends here, before the place of the read, as the lane's leader knows. A leader that
     /// was replaced and does not know so yet may answer, for some seconds.
     Short(Place),
+    /// The messages are removed.
+    Purged,
+    /// What a member answers.
+    Told(Arc<Vec<u8>>),
     /// The lane is not the lane that the service had at the beginning.
     Gone(String),
     /// No answer came in time: the request may have been carried out, or may be later.
@@ -153,6 +200,10 @@ pub trait LogService: fmt::Debug + Send + Sync {
 
     /// The broadcasts from now on. A listener that is slow misses some.
     fn listen(&self) -> Receiver<Vec<u8>>;
+
+    /// The questions to this node from now on. A question without an answer in time is as if it were
+    /// lost.
+    fn questions(&self, node: &str) -> Receiver<Question>;
 
     /// Spreads over the service's nodes what each lane needs one node for. Returns at once; nothing
     /// depends on the outcome.

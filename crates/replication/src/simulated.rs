@@ -1,12 +1,13 @@
 //! A log service in memory, for tests: requests and replies are late, lost and repeated as a seed
 //! says.
 
-use crate::service::{LogService, Place, Reply, Request, RequestId, Revision, Versioned};
+use crate::service::{LogService, Place, Question, Reply, Request, RequestId, Revision, Versioned};
 use fastrand::Rng;
 use hyades_platform::sync::Unpoisoned;
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 /// How often the service misbehaves, as shares of requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -23,15 +24,24 @@ pub struct Faults {
     pub delays: f64,
 }
 
-/// Broadcasts kept for a listener.
+/// Broadcasts, and questions, kept for a listener.
 const LISTENED: usize = 64;
+/// How often an answer of a member is looked for, a millisecond after the other.
+const PATIENT_LOOKS: usize = 1000;
+
+/// The answer of a member, once there.
+type MemberAnswer = Arc<Mutex<Option<Vec<u8>>>>;
 
 #[derive(Debug)]
 struct State {
     rng: Rng,
     lanes: Vec<Vec<Arc<Vec<u8>>>>,
+    /// By lane, how many of the first messages are removed.
+    purged: Vec<usize>,
     keys: BTreeMap<String, Versioned>,
     listeners: Vec<SyncSender<Vec<u8>>>,
+    members: Vec<(String, SyncSender<Question>)>,
+    asked: BTreeMap<RequestId, MemberAnswer>,
     next: u64,
     /// Requests that were not carried out, or whose answer was not taken.
     replies: BTreeMap<RequestId, Reply>,
@@ -59,6 +69,7 @@ impl State {
                 Reply::Appended(Place(lane.len() as u64))
             }
             Request::Read { lane, behind } => {
+                let purged = self.purged[*lane];
                 let lane = &self.lanes[*lane];
                 let from = behind.0 as usize;
                 if from > lane.len() {
@@ -68,7 +79,8 @@ impl State {
                 if self.rng.f64() < faults.old_looks {
                     to = self.rng.usize(from..=to);
                 }
-                let numbered = (from..to).map(|at| (Place(at as u64 + 1), lane[at].clone()));
+                let numbered =
+                    (from.max(purged)..to).map(|at| (Place(at as u64 + 1), lane[at].clone()));
                 Reply::Messages(numbered.collect())
             }
             Request::Get { key } => Reply::Value(self.keys.get(key).cloned()),
@@ -81,7 +93,26 @@ impl State {
                 self.keys.insert(key.clone(), (next, value.clone()));
                 Reply::Put(next)
             }
+            Request::Purge { lane, through } => {
+                let through = (through.0 as usize).min(self.lanes[*lane].len());
+                self.purged[*lane] = self.purged[*lane].max(through);
+                Reply::Purged
+            }
+            Request::Ask { .. } => Reply::Silence,
         }
+    }
+
+    /// Hands a question to the newest member of a node. False if there is none.
+    fn ask(&mut self, id: RequestId, node: &str, question: &[u8]) -> bool {
+        let found = self.members.iter().rev().find(|(name, _)| name == node);
+        let Some((_, member)) = found else { return false };
+        let answer = MemberAnswer::default();
+        let given = Arc::clone(&answer);
+        let question = Question::new(question.to_vec(), move |bytes| {
+            *given.lock().unpoisoned() = Some(bytes);
+        });
+        self.asked.insert(id, answer);
+        member.try_send(question).is_ok()
     }
 
     fn carry_out_a_copy(&mut self, faults: Faults) {
@@ -102,8 +133,11 @@ impl SimulatedLog {
             state: Mutex::new(State {
                 rng: Rng::with_seed(seed),
                 lanes: vec![Vec::new(); lanes],
+                purged: vec![0; lanes],
                 keys: BTreeMap::new(),
                 listeners: Vec::new(),
+                members: Vec::new(),
+                asked: BTreeMap::new(),
                 next: 0,
                 replies: BTreeMap::new(),
                 copies: Vec::new(),
@@ -114,6 +148,11 @@ impl SimulatedLog {
     /// The messages of a lane.
     pub fn lane(&self, lane: usize) -> Vec<Arc<Vec<u8>>> {
         self.state.lock().unpoisoned().lanes[lane].clone()
+    }
+
+    /// The place up to which the messages of a lane are removed.
+    pub fn purged(&self, lane: usize) -> Place {
+        Place(self.state.lock().unpoisoned().purged[lane] as u64)
     }
 
     /// Appends a message without a condition, at once.
@@ -145,6 +184,13 @@ impl LogService for SimulatedLog {
         state.carry_out_a_copy(faults);
         let id = RequestId(state.next);
         state.next += 1;
+        if let Request::Ask { node, question } = &request {
+            if state.rng.f64() < faults.lost_requests || !state.ask(id, node, question) {
+                state.asked.remove(&id);
+                state.replies.insert(id, Reply::Silence);
+            }
+            return id;
+        }
         if state.rng.f64() < faults.late_copies {
             state.copies.push(request.clone());
         }
@@ -159,6 +205,21 @@ impl LogService for SimulatedLog {
     }
 
     fn answer(&self, request: RequestId, wait: bool) -> Option<Reply> {
+        let asked = self.state.lock().unpoisoned().asked.get(&request).cloned();
+        if let Some(asked) = asked {
+            for _ in 0..PATIENT_LOOKS {
+                if let Some(answer) = asked.lock().unpoisoned().take() {
+                    self.state.lock().unpoisoned().asked.remove(&request);
+                    return Some(Reply::Told(Arc::new(answer)));
+                }
+                if !wait {
+                    return None;
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            self.state.lock().unpoisoned().asked.remove(&request);
+            return Some(Reply::Silence);
+        }
         let mut state = self.state.lock().unpoisoned();
         state.carry_out_a_copy(self.faults);
         if !wait && state.rng.f64() < self.faults.delays {
@@ -178,6 +239,12 @@ impl LogService for SimulatedLog {
     fn listen(&self) -> Receiver<Vec<u8>> {
         let (sender, receiver) = sync_channel(LISTENED);
         self.state.lock().unpoisoned().listeners.push(sender);
+        receiver
+    }
+
+    fn questions(&self, node: &str) -> Receiver<Question> {
+        let (sender, receiver) = sync_channel(LISTENED);
+        self.state.lock().unpoisoned().members.push((node.to_owned(), sender));
         receiver
     }
 }

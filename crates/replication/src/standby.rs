@@ -19,10 +19,14 @@
 //! standby stops.
 
 mod frames;
+mod places;
 mod takeover;
 
 use self::frames::{EarlierFrames, MirrorFrames, append};
+use self::places::FilePlaces;
+pub(crate) use self::places::ReadFrom;
 use crate::begin::{self, Begin};
+use crate::lane_place::{LanePlace, seen_before};
 use crate::lane_tail::LaneTail;
 use crate::marks::{self, ToldMark};
 use crate::service::LogService;
@@ -32,7 +36,9 @@ use crate::verify::ComparedState;
 use hyades::{Builder, CheckpointStats, CutMark, Database, FollowedLog, Follower};
 use hyades_platform::clock;
 use hyades_platform::sync::Unpoisoned;
-use hyades_wal::{BeginAt, Dimension, Incarnation, Lsn, Mirror, RemoteEnded, StreamStart};
+use hyades_wal::{
+    BaseFiles, BeginAt, Dimension, Incarnation, Lsn, Mirror, RemoteEnded, StreamStart,
+};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
@@ -71,6 +77,8 @@ pub struct Standby {
     frames: MirrorFrames,
     follower: Follower,
     tails: Vec<LaneTail>,
+    /// By lane, the places that the files reach.
+    places: Vec<FilePlaces>,
     /// Whether the last round of the incarnation has ended.
     has_ended: bool,
     marks: Receiver<Vec<u8>>,
@@ -172,14 +180,15 @@ impl Standby {
         let database = begin.database().expect("it was checked when it was read");
         let options = builder.mirror_options(settings.dirs.clone(), begin.incarnation.dims.len());
         let mirror = Mirror::open(options, &settings.node, database)?;
-        Standby::over((service, marks), mirror, Some(begin), builder)
+        let from = ReadFrom::of_files(&*service, &mirror, Some(begin), None)?;
+        Standby::over((service, marks), mirror, from, builder)
     }
 
-    /// A standby over files; `first` is the first incarnation that has begun in the log, if any.
+    /// A standby over files.
     pub(crate) fn over(
         (service, marks): (Arc<dyn LogService>, Receiver<Vec<u8>>),
         mut mirror: Mirror,
-        first: Option<Begin>,
+        ReadFrom { first, places }: ReadFrom,
         builder: Builder,
     ) -> Result<Standby, StandbyError> {
         let catalogue = first_catalogue(&mut mirror, first)?;
@@ -207,14 +216,13 @@ impl Standby {
             follower.next_incarnation(&later, &catalogue)?;
             incarnation = later;
         }
-        let seen = mirror.manifest().member.as_ref().map_or(&[][..], |member| &member.seen);
         let received = mirror.received();
         let tail = |(lane, dim): (usize, &Dimension)| {
-            let seen = seen.iter().find(|seen| seen.stream == dim.stream);
-            let seen = seen.filter(|seen| seen.end <= received[lane] && seen.end > dim.start);
-            LaneTail::new((lane, dim.clone()), (database, incarnation.number), seen)
+            let from = places.get(lane).filter(|from| from.incarnation == incarnation.number);
+            LaneTail::new((lane, dim.clone()), (database, incarnation.number), from)
         };
         let tails = incarnation.dims.iter().enumerate().map(tail).collect();
+        let places = places.into_iter().map(FilePlaces::new).collect();
         let now = clock::monotonic_ns();
         let is_ended = mirror.has_ended() || incarnation.dims.is_empty();
         let mut standby = Standby {
@@ -225,6 +233,7 @@ impl Standby {
             checkpoints: StandbyCheckpoints::new(&follower),
             follower,
             tails,
+            places,
             has_ended: false,
             marks,
             mark: None,
@@ -317,6 +326,21 @@ impl Standby {
     /// By stream, the end of the frames that the standby has.
     pub fn received(&self) -> Vec<Lsn> {
         self.frames.0.lock().unpoisoned().received()
+    }
+
+    /// By lane, the place up to which the files have all after any crash; empty before the first
+    /// incarnation.
+    pub(crate) fn places(&mut self) -> Vec<LanePlace> {
+        let proven = self.proven();
+        self.places.iter_mut().zip(proven).map(|(place, proven)| place.proven(proven)).collect()
+    }
+
+    /// The files as a base for another member; `None` before the first incarnation.
+    pub(crate) fn base_files(&mut self) -> Result<Option<BaseFiles>, hyades_wal::Error> {
+        let places = self.places();
+        let streams: Vec<_> = self.incarnation.dims.iter().map(|dim| dim.stream).collect();
+        let mirror = self.frames.0.lock().unpoisoned();
+        mirror.base_files(seen_before(&places, &streams))
     }
 
     /// Waits for a mark at most as long, reads the lanes up to the mark, and replays. Returns the
@@ -414,7 +438,7 @@ impl Standby {
                 let found = tail.read(&*self.service)?;
                 let nothing = found.is_empty();
                 for found in found {
-                    append(&self.frames, lane, found)?;
+                    append(&self.frames, &mut self.places, lane, found)?;
                 }
                 if nothing || tail.ended_at().is_some() || !is_later && tail.end() >= to {
                     break;
@@ -496,12 +520,13 @@ impl Standby {
         self.follower.next_incarnation(&next.incarnation, &catalogue)?;
         mirror.begin(&begin_at(&next.incarnation), &ends, next.settings(), next.epoch_floor)?;
         drop(mirror);
-        for (lane, dim) in next.incarnation.dims.iter().cloned().enumerate() {
-            match self.tails.get_mut(lane) {
-                Some(tail) => tail.next_incarnation(number, dim),
-                None => self.tails.push(LaneTail::new((lane, dim), (self.database, number), None)),
-            }
-        }
+        let places = next.places();
+        let lanes = next.incarnation.dims.iter().zip(&places).enumerate();
+        let tail = |(lane, (dim, from)): (usize, (&Dimension, &LanePlace))| {
+            LaneTail::new((lane, dim.clone()), (self.database, number), Some(from))
+        };
+        self.tails = lanes.map(tail).collect();
+        self.places = places.into_iter().map(FilePlaces::new).collect();
         (self.incarnation, self.has_ended) = (next.incarnation, false);
         // Read at once.
         self.looked_ns = 0;

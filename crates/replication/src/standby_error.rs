@@ -36,8 +36,8 @@ impl fmt::Display for StandbyError {
             StandbyError::Files(error) => write!(f, "the files of the member: {error}"),
             StandbyError::Replay(error) => write!(f, "the log cannot be followed: {error}"),
             StandbyError::NeedsBase => f.write_str(
-                "the database had content before its log was replicated, which no lane has: no \
-                 member can join it; copy its rows to a new replicated database",
+                "the database had content before its log was replicated, which no lane has: a \
+                 standby begins with a base, which a member fetches",
             ),
             StandbyError::Lost { stream, end, stored } => write!(
                 f,

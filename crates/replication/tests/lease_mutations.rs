@@ -6,7 +6,7 @@ use hyades_platform::clock;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_replication::lease::{self, Holder, Lease};
 use hyades_replication::lease_watch::LeaseWatch;
-use hyades_replication::service::Revision;
+use hyades_replication::service::{Question, Revision};
 use hyades_replication::simulated::{Faults, SimulatedLog};
 use hyades_replication::{LogService, Reply, Request, RequestId};
 use std::sync::Arc;
@@ -44,6 +44,10 @@ impl LogService for Reachable {
 
     fn listen(&self) -> Receiver<Vec<u8>> {
         self.log.listen()
+    }
+
+    fn questions(&self, node: &str) -> Receiver<Question> {
+        self.log.questions(node)
     }
 }
 

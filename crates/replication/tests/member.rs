@@ -8,6 +8,7 @@ use hyades::{
     Abort, Builder, Column, Database, Error, RecordKind, Schema, Table, Transaction, Type,
 };
 use hyades_platform::sync::Unpoisoned;
+use hyades_replication::service::Question;
 use hyades_replication::simulated::{Faults, SimulatedLog};
 use hyades_replication::{
     LogService, Member, MemberSettings, Reply, Request, RequestId, Role, Verified, verify,
@@ -92,6 +93,10 @@ impl LogService for Reached {
 
     fn listen(&self) -> Receiver<Vec<u8>> {
         self.inner.listen()
+    }
+
+    fn questions(&self, node: &str) -> Receiver<Question> {
+        self.inner.questions(node)
     }
 }
 

@@ -1,7 +1,10 @@
 //! A member as the primary: begins an incarnation, keeps the lease, and makes cut marks.
 
+use super::settings::MemberSettings;
 use super::view::MemberView;
 use crate::appender::Appender;
+use crate::hold_keeper::HoldKeeper;
+use crate::lane_place::{LanePlace, seen_before};
 use crate::lease::Lease;
 use crate::lease_keeper::LeaseKeeper;
 use crate::marks::MarkMaker;
@@ -10,7 +13,7 @@ use crate::service::{LogService, Patience};
 use crate::standby::{Standby, StandbyError};
 use hyades::{Builder, Database, Promotion};
 use hyades_platform::{broken, clock};
-use hyades_wal::{AnswerLease, Lsn, RemoteEnded};
+use hyades_wal::{AnswerLease, BaseFiles, Error, Lsn, RemoteEnded};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -41,6 +44,7 @@ pub(super) struct Primary {
     number: u32,
     answers: Arc<AnswerLease>,
     marks: MarkMaker,
+    holds: HoldKeeper,
     service: Arc<dyn LogService>,
     /// When the leaders of lanes are spread next.
     places_ns: u64,
@@ -65,6 +69,14 @@ fn keep(
     None
 }
 
+/// By lane, the place up to which the files have all after any crash.
+fn places(database: &Database, appender: &Appender) -> Vec<LanePlace> {
+    let Some(log) = database.log() else { return Vec::new() };
+    let durable: Vec<Lsn> =
+        (0..log.streams()).map(|stream| log.frontier().durable(stream)).collect();
+    appender.proven_places(&durable)
+}
+
 impl Primary {
     /// Takes the log over: seals the lanes, replays the rest, and begins the incarnation of the
     /// lease.
@@ -72,7 +84,7 @@ impl Primary {
         service: Arc<dyn LogService>,
         standby: Standby,
         (mut keeper, answers): (LeaseKeeper, Arc<AnswerLease>),
-        (builder, interval): (Builder, Duration),
+        (builder, settings): (Builder, &MemberSettings),
         stop: &AtomicBool,
     ) -> Result<Primary, StandbyError> {
         let (own, uuid) = (keeper.own().clone(), standby.uuid());
@@ -88,7 +100,9 @@ impl Primary {
             ended.map_or(begun, |ended| Err(ended.into()))
         });
         let (database, appender) = begun?;
-        let marks = MarkMaker::new(&database, service.clone(), interval)?;
+        let marks = MarkMaker::new(&database, service.clone(), settings.mark_interval)?;
+        let whose = (&*settings.node, uuid);
+        let holds = HoldKeeper::new(service.clone(), whose, settings.hold_times(), true);
         let (number, keeper, places_ns) = (own.incarnation, Some(keeper), 0);
         let mut primary = Primary {
             database,
@@ -98,6 +112,7 @@ impl Primary {
             number,
             answers,
             marks,
+            holds,
             service,
             places_ns,
         };
@@ -164,6 +179,9 @@ impl Primary {
                 return Err(Left::Failed(format!("the log has stopped: {stopped}")));
             }
             let marked = self.marks.step();
+            if let Err(ended) = self.step_holds() {
+                return Err(Left::Failed(ended.to_string()));
+            }
             let now = clock::monotonic_ns();
             if now >= self.places_ns {
                 self.places_ns = now + PLACES_NS;
@@ -174,6 +192,25 @@ impl Primary {
             }
             clock::sleep_until(until.min(now + LOOK_NS).min(marked.max(now)));
         }
+    }
+
+    fn step_holds(&mut self) -> Result<(), RemoteEnded> {
+        let (database, appender) = (&self.database, &self.appender);
+        self.holds.step(|| places(database, appender)).map(drop)
+    }
+
+    /// Whether the member's place is stated.
+    pub fn has_place(&self) -> bool {
+        self.holds.newest().is_some()
+    }
+
+    /// The files as a base for another member.
+    pub fn base_files(&self) -> Result<Option<BaseFiles>, Error> {
+        let Some(log) = self.database.log() else { return Ok(None) };
+        let manifest = log.manifest();
+        let dims = manifest.newest().map_or(&[][..], |newest| &newest.dims);
+        let streams: Vec<_> = dims.iter().map(|dim| dim.stream).collect();
+        log.base_files(seen_before(&places(&self.database, &self.appender), &streams)).map(Some)
     }
 
     /// Gives the lease away. The database has stopped then.

@@ -76,6 +76,11 @@ impl Address {
         format!("HY_{}", self.name)
     }
 
+    /// The subject of the questions to a node.
+    pub fn ask_subject(&self, node: &str) -> String {
+        format!("hyades.{}.ask.{node}", self.name)
+    }
+
     /// The subject of the values of a key.
     pub fn key_subject(&self, key: &str) -> String {
         format!("hyades.{}.key.{key}", self.name)

@@ -1,11 +1,13 @@
 //! What threads of the log and the thread of the connections hand to each other.
 
 use crate::meter::Measured;
-use crate::service::{Reply, Request};
+use crate::service::{Question, Reply, Request};
+use async_nats::Subject;
 use hyades_platform::sync::Unpoisoned;
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
+use tokio::sync::mpsc::WeakUnboundedSender;
 
 /// An answer that a thread may wait for.
 #[derive(Debug)]
@@ -49,4 +51,8 @@ pub(super) enum Sent {
     Broadcast(Vec<u8>),
     Listen(SyncSender<Vec<u8>>),
     PlaceLeaders,
+    /// The questions to a node, and the way by which their answers come back.
+    Questions(String, SyncSender<Question>, WeakUnboundedSender<Sent>),
+    /// An answer to a question, and its subject.
+    Answer(Subject, Vec<u8>),
 }

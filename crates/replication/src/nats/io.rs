@@ -6,7 +6,7 @@ use super::leaders;
 use super::settings::{
     HEADER_BYTES, LEAST_MESSAGE_BYTES, MAX_MESSAGE_BYTES, NatsError, NatsSettings, lane_error,
 };
-use crate::service::{Place, Reply, Request, Revision};
+use crate::service::{Place, Question, Reply, Request, Revision};
 use async_nats::connection::State;
 use async_nats::jetstream::ErrorCode;
 use async_nats::jetstream::context::{
@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Sender, SyncSender, TrySendError};
 use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::mpsc::{UnboundedReceiver, WeakUnboundedSender};
 
 /// The most connections, each for some of the lanes: a server reads each in a thread of its own.
 const MAX_CONNECTIONS: usize = 4;
@@ -78,6 +78,13 @@ pub(super) fn run(
                 Sent::Listen(listener) => {
                     tokio::spawn(listen(opened.clone(), listener));
                 }
+                Sent::Questions(node, listener, answers) => {
+                    tokio::spawn(listen_for_questions(opened.clone(), (node, listener), answers));
+                }
+                Sent::Answer(subject, bytes) => {
+                    let client = opened.keys.context.client();
+                    tokio::spawn(async move { client.publish(subject, bytes.into()).await });
+                }
                 Sent::PlaceLeaders => {
                     let (opened, near) = (opened.clone(), settings.near.clone());
                     tokio::spawn(async move {
@@ -98,6 +105,30 @@ async fn listen(opened: Arc<Opened>, listener: SyncSender<Vec<u8>>) {
     let Ok(mut messages) = client.subscribe(opened.broadcast.clone()).await else { return };
     while let Some(message) = messages.next().await {
         if let Err(TrySendError::Disconnected(_)) = listener.try_send(message.payload.to_vec()) {
+            return;
+        }
+    }
+}
+
+/// Hands the questions to a node to its member until the member is gone.
+async fn listen_for_questions(
+    opened: Arc<Opened>,
+    (node, listener): (String, SyncSender<Question>),
+    answers: WeakUnboundedSender<Sent>,
+) {
+    let client = opened.keys.context.client();
+    let subject = opened.address.ask_subject(&node);
+    let Ok(mut messages) = client.subscribe(subject).await else { return };
+    while let Some(message) = messages.next().await {
+        let Some(reply) = message.reply else { continue };
+        let answers = answers.clone();
+        let question = Question::new(message.payload.to_vec(), move |bytes| {
+            if let Some(answers) = answers.upgrade() {
+                // Without the thread of the connections the answer is lost.
+                let _ = answers.send(Sent::Answer(reply, bytes));
+            }
+        });
+        if let Err(TrySendError::Disconnected(_)) = listener.try_send(question) {
             return;
         }
     }
@@ -243,6 +274,15 @@ impl Opened {
                     Err(other) => other,
                 }
             }
+            Request::Purge { lane, through } => self.lanes[lane].purge(through).await,
+            Request::Ask { node, question } => {
+                let subject = self.address.ask_subject(&node);
+                let question = Bytes::from_owner(Shared(question));
+                match self.keys.context.client().request(subject, question).await {
+                    Ok(answer) => Reply::Told(Arc::new(answer.payload.to_vec())),
+                    Err(_) => Reply::Silence,
+                }
+            }
         }
     }
 }
@@ -311,6 +351,14 @@ impl OpenStream {
                 Err(Reply::Refused)
             }
             Err(_) => Err(Reply::Silence),
+        }
+    }
+
+    /// Removes the messages up to a place.
+    async fn purge(&self, through: Place) -> Reply {
+        match self.stream.purge().sequence(through.0 + 1).await {
+            Ok(purged) if purged.success => Reply::Purged,
+            _ => Reply::Silence,
         }
     }
 

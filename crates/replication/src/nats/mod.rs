@@ -19,7 +19,7 @@ pub use inspect::{FoundKey, FoundLane, FoundLog, ask, inspect};
 pub use settings::{NatsError, NatsSettings};
 
 use crate::meter::LogMeter;
-use crate::service::{LogService, Reply, Request, RequestId};
+use crate::service::{LogService, Question, Reply, Request, RequestId};
 use handed::{Answer, Sent};
 use hyades_platform::sync::Unpoisoned;
 use std::collections::HashMap;
@@ -129,6 +129,14 @@ impl LogService for NatsLog {
     fn listen(&self) -> Receiver<Vec<u8>> {
         let (listener, receiver) = sync_channel(LISTENED);
         self.send(Sent::Listen(listener));
+        receiver
+    }
+
+    fn questions(&self, node: &str) -> Receiver<Question> {
+        let (listener, receiver) = sync_channel(LISTENED);
+        if let Some(requests) = &self.requests {
+            self.send(Sent::Questions(node.to_owned(), listener, requests.downgrade()));
+        }
         receiver
     }
 }

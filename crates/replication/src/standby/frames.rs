@@ -1,5 +1,7 @@
 //! The files of a standby as the source of its rounds.
 
+use super::places::FilePlaces;
+use crate::lane_place::LanePlace;
 use crate::lane_tail::Tailed;
 use crate::standby_error::StandbyError;
 use hyades::{FrameChunks, FrameSource};
@@ -37,12 +39,17 @@ impl FrameSource for EarlierFrames {
 /// Takes what was found in a lane into the files.
 pub(super) fn append(
     frames: &MirrorFrames,
+    places: &mut [FilePlaces],
     lane: usize,
     found: Tailed,
 ) -> Result<(), StandbyError> {
     if let Tailed::Frames { start, frames: bytes, seen } = found {
         let mut mirror = frames.0.lock().unpoisoned();
         mirror.append(lane, start, &bytes)?;
+        let number = mirror.incarnation().unwrap_or(0);
+        if let Some(places) = places.get_mut(lane) {
+            places.received(LanePlace::behind(number, &seen));
+        }
         mirror.note_seen(lane, seen);
     }
     Ok(())

@@ -47,9 +47,10 @@ impl Standby {
         if is_replicated {
             for (lane, tail) in self.tails.iter_mut().enumerate() {
                 let (frames, has_ended) = (&self.frames, self.has_ended);
+                let places = &mut self.places;
                 let how = (writer, patience);
                 let seal = seal::seal_lane(&*self.service, (lane, count), how, tail, |found| {
-                    if has_ended { Ok(()) } else { append(frames, lane, found) }
+                    if has_ended { Ok(()) } else { append(frames, places, lane, found) }
                 })?;
                 sealed.push(seal);
             }
@@ -58,10 +59,10 @@ impl Standby {
             while self.go_on_before_seals(writer.incarnation)? {
                 sealed.clear();
                 for (lane, tail) in self.tails.iter_mut().enumerate() {
-                    let frames = &self.frames;
+                    let (frames, places) = (&self.frames, &mut self.places);
                     let seal =
                         seal::read_to_seal(&*self.service, (writer, patience), tail, |found| {
-                            append(frames, lane, found)
+                            append(frames, places, lane, found)
                         })?;
                     sealed.push(seal);
                 }

@@ -89,6 +89,8 @@ struct MemberFate {
     down_until: Cell<u64>,
     paused_until: Cell<u64>,
     boots: Cell<u64>,
+    /// The disk was lost, and the member has not had a role since.
+    has_lost_disk: Cell<bool>,
     /// Until when something is wrong.
     ill_until: Cell<u64>,
     /// Why the member has stopped by itself.
@@ -103,7 +105,7 @@ pub(super) struct Cluster {
     time: Arc<SimTime>,
     nodes: Vec<RefCell<Node>>,
     fates: Vec<MemberFate>,
-    disks: Vec<SimulatedDisk>,
+    disks: Vec<RefCell<SimulatedDisk>>,
     pub judge: RefCell<ClusterJudge>,
     next_fault: Cell<u64>,
     has_faults: Cell<bool>,
@@ -147,7 +149,7 @@ impl Cluster {
             time,
             nodes: (0..MEMBERS).map(node).collect(),
             fates: (0..MEMBERS).map(|_| MemberFate::default()).collect(),
-            disks: (0..MEMBERS).map(|_| SimulatedDisk::new()).collect(),
+            disks: (0..MEMBERS).map(|_| RefCell::default()).collect(),
             judge: RefCell::default(),
             next_fault: Cell::new(first),
             has_faults: Cell::new(true),
@@ -263,7 +265,7 @@ impl Cluster {
     // Members.
 
     fn start(&self, at: usize, node: &mut Node) {
-        let device = self.disks[at].process(self.draw(|rng| rng.u64(..)));
+        let device = self.disks[at].borrow().process(self.draw(|rng| rng.u64(..)));
         let number = {
             let mut net = self.net.lock().unpoisoned();
             net.processes[at] += 1;
@@ -276,6 +278,8 @@ impl Cluster {
         let mut settings = MemberSettings::new(format!("n{at}"), "/db");
         settings.term = Duration::from_nanos(self.shape.term_ns);
         settings.mark_interval = Duration::from_millis(20);
+        settings.hold_interval = Duration::from_nanos(self.shape.hold_interval_ns);
+        settings.forget_after = Duration::from_nanos(self.shape.forget_after_ns);
         settings.place = Some(format!("boot {} of {at}", self.fates[at].boots.get()));
         let (shape, of_member) = (self.shape.clone(), device.clone());
         let declare = Box::new(move || declared(&shape, &of_member));
@@ -362,6 +366,7 @@ impl Cluster {
             Role::Primary(database) => (database, true),
             _ => return,
         };
+        self.fates[at].has_lost_disk.set(false);
         let incarnation = database.log().filter(|_| is_primary).map(|log| log.incarnation());
         if let Some(incarnation) = incarnation {
             self.count("primaries");
@@ -440,7 +445,14 @@ impl Cluster {
         let net = self.net.lock().unpoisoned();
         let judge = self.judge.borrow();
         let mut counts = self.counts.borrow().clone();
-        let names = ["requests", "lost requests and replies", "late copies", "old looks"];
+        let names = [
+            "requests",
+            "lost requests and replies",
+            "late copies",
+            "old looks",
+            "purges",
+            "questions about bases",
+        ];
         counts.extend(names.into_iter().zip(net.counts));
         counts.insert("marks compared", judge.compared);
         let mut trace = self.trace.borrow().clone();
@@ -467,7 +479,7 @@ pub(super) fn history(seed: u64) -> Told {
     cluster.has_ended.set(true);
     for (at, node) in cluster.nodes.iter().enumerate() {
         cluster.net.lock().unpoisoned().processes[at] += 1;
-        cluster.disks[at].kill();
+        cluster.disks[at].borrow().kill();
         let _running = cluster.time.run(at);
         node.borrow_mut().clear();
     }

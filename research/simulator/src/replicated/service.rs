@@ -5,13 +5,15 @@
 //! One thread runs the whole cluster. A member that waits for an answer lets time pass, and the
 //! other members go on meanwhile ([`meanwhile`](super::cluster::meanwhile)).
 
+mod lies;
+
 use super::cluster;
 use super::time::SimTime;
 use super::witness::Witnesses;
 use fastrand::Rng;
 use hyades_platform::sync::Unpoisoned;
-use hyades_replication::service::{Revision, Versioned};
-use hyades_replication::{LogService, Message, MessageBody, Place, Reply, Request, RequestId};
+use hyades_replication::service::{Question, Revision, Versioned};
+use hyades_replication::{LogService, Place, Reply, Request, RequestId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -61,6 +63,13 @@ enum Event {
         reply: Reply,
     },
     TimesOut(RequestId),
+    /// A member is asked.
+    Asked {
+        from: Process,
+        request: RequestId,
+        member: usize,
+        question: Arc<Vec<u8>>,
+    },
     Broadcast {
         to: usize,
         message: Vec<u8>,
@@ -70,6 +79,20 @@ enum Event {
 struct MarkListener {
     process: Process,
     sender: SyncSender<Vec<u8>>,
+}
+
+/// A member that answers questions.
+struct AskedMember {
+    process: Process,
+    sender: SyncSender<Question>,
+}
+
+/// An answer of a member that is to be on its way.
+struct Answered {
+    to: Process,
+    request: RequestId,
+    from: usize,
+    bytes: Vec<u8>,
 }
 
 /// How the log lies.
@@ -88,12 +111,16 @@ pub(super) struct Net {
     term_ns: u64,
     events: BTreeMap<(u64, u64), Event>,
     order: u64,
-    /// Removed messages leave their places.
+    /// Lost messages leave their places.
     lanes: Vec<Vec<Option<Arc<Vec<u8>>>>>,
+    /// By lane, how many messages are purged: they are kept for the witnesses alone.
+    purged: Vec<usize>,
     keys: BTreeMap<String, Versioned>,
     open: BTreeSet<RequestId>,
     replies: BTreeMap<RequestId, Reply>,
     listeners: Vec<MarkListener>,
+    members: Vec<AskedMember>,
+    answered: Arc<Mutex<Vec<Answered>>>,
     /// By member, the number of the living process.
     pub processes: Vec<u64>,
     /// By member, until when nothing comes from, and to, the member.
@@ -103,8 +130,8 @@ pub(super) struct Net {
     pub witnesses: Witnesses,
     /// Whether the log has lied so that members may stop.
     pub has_lied: Option<Lie>,
-    /// Requests carried out; requests and replies lost; copies; old looks.
-    pub counts: [u64; 4],
+    /// Requests carried out; requests and replies lost; copies; old looks; purges; questions.
+    pub counts: [u64; 6],
     digest: DefaultHasher,
 }
 
@@ -123,16 +150,19 @@ impl Net {
             events: BTreeMap::new(),
             order: 0,
             lanes: vec![Vec::new(); lanes],
+            purged: vec![0; lanes],
             keys: BTreeMap::new(),
             open: BTreeSet::new(),
             replies: BTreeMap::new(),
             listeners: Vec::new(),
+            members: Vec::new(),
+            answered: Arc::default(),
             processes: vec![0; members],
             cut_until: vec![[0; 2]; members],
             leaderless_until: vec![0; lanes + 1],
             witnesses: Witnesses::default(),
             has_lied: None,
-            counts: [0; 4],
+            counts: [0; 6],
             digest: DefaultHasher::new(),
         }
     }
@@ -177,6 +207,15 @@ impl Net {
         let id = RequestId(self.order);
         self.open.insert(id);
         self.schedule(now + TIME_OUT_NS, Event::TimesOut(id));
+        if let Request::Ask { node, question } = &request {
+            let member = node.trim_start_matches('n').parse().unwrap_or(0);
+            if !self.is_lost() && self.cut_until[from.member][0] <= now {
+                let at = now + self.delay();
+                let question = question.clone();
+                self.schedule(at, Event::Asked { from, request: id, member, question });
+            }
+            return id;
+        }
         if self.rng.f64() < self.faults.copies {
             self.counts[2] += 1;
             let at = now + self.rng.u64(..self.term_ns * 4);
@@ -197,6 +236,14 @@ impl Net {
 
     /// Carries out all events up to `now`.
     pub fn advance(&mut self, now: u64) {
+        let answered: Vec<Answered> = self.answered.lock().unpoisoned().drain(..).collect();
+        for Answered { to, request, from, bytes } in answered {
+            if !self.is_lost() && self.cut_until[from][0].max(self.cut_until[to.member][1]) <= now {
+                let at = now + self.delay();
+                let reply = Reply::Told(Arc::new(bytes));
+                self.schedule(at, Event::Replies { to, request, reply });
+            }
+        }
         while let Some(entry) = self.events.first_entry().filter(|entry| entry.key().0 <= now) {
             let ((at, _), event) = entry.remove_entry();
             self.happens(at, event);
@@ -224,6 +271,23 @@ impl Net {
                     self.replies.insert(request, Reply::Silence);
                 }
             }
+            Event::Asked { from, request, member, question } => {
+                let living = &self.processes;
+                self.members.retain(|m| living[m.process.member] == m.process.number);
+                let asked = self.members.iter().rev().find(|m| m.process.member == member);
+                if self.cut_until[member][1] <= at
+                    && let Some(asked) = asked
+                {
+                    let answered = Arc::clone(&self.answered);
+                    let question = Question::new(question.to_vec(), move |bytes| {
+                        let answer = Answered { to: from, request, from: member, bytes };
+                        answered.lock().unpoisoned().push(answer);
+                    });
+                    self.counts[5] += 1;
+                    // A member that is slow misses the question.
+                    let _ = asked.sender.try_send(question);
+                }
+            }
             Event::Broadcast { to, message } => {
                 let living = &self.processes;
                 self.listeners.retain(|l| living[l.process.member] == l.process.number);
@@ -241,7 +305,10 @@ impl Net {
         let (is_look, place) = match request {
             Request::Append { lane, .. } => (false, *lane),
             Request::Read { lane, .. } => (true, *lane),
-            Request::Get { .. } | Request::Put { .. } => (false, self.lanes.len()),
+            Request::Purge { lane, .. } => (false, *lane),
+            Request::Get { .. } | Request::Put { .. } | Request::Ask { .. } => {
+                (false, self.lanes.len())
+            }
         };
         // Without a leader a look is answered by another node at most.
         let is_leaderless = self.leaderless_until[place] > at;
@@ -270,8 +337,16 @@ impl Net {
                     to = self.rng.usize(from..=to);
                 }
                 let message = |place: usize| Some((Place(place as u64 + 1), all[place].clone()?));
+                let from = from.max(self.purged[*lane]);
                 Reply::Messages((from..to).filter_map(message).collect())
             }
+            Request::Purge { lane, through } => {
+                let through = (through.0 as usize).min(self.lanes[*lane].len());
+                self.counts[4] += u64::from(through > self.purged[*lane]);
+                self.purged[*lane] = self.purged[*lane].max(through);
+                Reply::Purged
+            }
+            Request::Ask { .. } => return None,
             Request::Get { key } => Reply::Value(self.keys.get(key).cloned()),
             Request::Put { key, after, value } => {
                 let newest = self.keys.get(key).map_or(Revision::NONE, |(newest, _)| *newest);
@@ -292,65 +367,14 @@ impl Net {
         Some(reply)
     }
 
-    /// Makes the log lie. False if there is nothing to lie about.
-    pub fn lie(&mut self, lie: Lie) -> bool {
-        let did = match lie {
-            Lie::Tail => {
-                let one = (self.rng.bool()).then(|| self.rng.usize(..self.lanes.len()));
-                let mut did = false;
-                for at in 0..self.lanes.len() {
-                    let lane = &mut self.lanes[at];
-                    if one.is_none_or(|one| one == at) && lane.len() > 3 {
-                        let most = (lane.len() - 2).min(6);
-                        lane.truncate(lane.len() - self.rng.usize(1..=most));
-                        did = true;
-                    }
-                }
-                did
-            }
-            Lie::Hole => {
-                let at = self.rng.usize(..self.lanes.len());
-                let found = Witnesses::hole(&self.lanes[at], &mut self.rng);
-                if let Some(place) = found {
-                    self.lanes[at][place] = None;
-                }
-                found.is_some()
-            }
-        };
-        if did {
-            self.has_lied = Some(lie);
-        }
-        did
-    }
-
-    /// The keys, and the last messages of each lane, one a line: for a failing history.
-    pub fn lines(&self) -> Vec<String> {
-        let mut lines = Vec::new();
-        for (key, (revision, value)) in &self.keys {
-            let value: String = String::from_utf8_lossy(value).chars().take(700).collect();
-            lines.push(format!("key {key}, revision {}: {value}", revision.0));
-        }
-        for (at, lane) in self.lanes.iter().enumerate() {
-            for (place, bytes) in lane.iter().enumerate().skip(lane.len().saturating_sub(30)) {
-                let message = bytes.as_ref().map(|bytes| Message::decode(bytes));
-                let shown = match message {
-                    None => "removed".to_string(),
-                    Some(Err(malformed)) => malformed.to_string(),
-                    Some(Ok((message, _))) => {
-                        let Message { incarnation, index, start, stored, body, .. } = message;
-                        match body {
-                            MessageBody::Seal(node) => format!("seal of {incarnation} by {node}"),
-                            MessageBody::Data(data) => format!(
-                                "{index} of {incarnation}: [{start}, {}), stored {stored:?}",
-                                start + data.len() as u64
-                            ),
-                        }
-                    }
-                };
-                lines.push(format!("lane {at}, place {}: {shown}", place + 1));
-            }
-        }
-        lines
+    /// Whether the key `holds` has a place of each member.
+    pub fn has_all_places(&self) -> bool {
+        let Some((_, value)) = self.keys.get("holds") else { return false };
+        let Ok(holds) = serde_json::from_slice::<serde_json::Value>(value) else { return false };
+        (0..self.processes.len()).all(|member| {
+            let places = holds["members"][format!("n{member}")]["places"].as_array();
+            places.is_some_and(|places| !places.is_empty())
+        })
     }
 
     /// Ends all faults.
@@ -446,6 +470,12 @@ impl LogService for SimService {
     fn listen(&self) -> Receiver<Vec<u8>> {
         let (sender, receiver) = sync_channel(LISTENED);
         self.net.lock().unpoisoned().listeners.push(MarkListener { process: self.process, sender });
+        receiver
+    }
+
+    fn questions(&self, _node: &str) -> Receiver<Question> {
+        let (sender, receiver) = sync_channel(LISTENED);
+        self.net.lock().unpoisoned().members.push(AskedMember { process: self.process, sender });
         receiver
     }
 }

@@ -2,7 +2,7 @@
 
 use super::super::service::{Lie, MS};
 use super::{Cluster, MEMBERS};
-use hyades_platform::device::SimulatedFault;
+use hyades_platform::device::{SimulatedDisk, SimulatedFault};
 use hyades_platform::sync::Unpoisoned;
 
 impl Cluster {
@@ -18,9 +18,9 @@ impl Cluster {
         self.net.lock().unpoisoned().processes[at] += 1;
         if cuts_power {
             fate.boots.set(fate.boots.get() + 1);
-            self.disks[at].power_cut(self.draw(|rng| rng.u64(..)));
+            self.disks[at].borrow().power_cut(self.draw(|rng| rng.u64(..)));
         } else {
-            self.disks[at].kill();
+            self.disks[at].borrow().kill();
         }
         fate.is_killed.set(true);
         fate.down_until.set(until);
@@ -41,7 +41,7 @@ impl Cluster {
             Some(primary) if self.draw(|rng| rng.u8(..3)) > 0 => primary,
             _ => self.draw(|rng| rng.usize(..MEMBERS)),
         };
-        match self.draw(|rng| rng.u8(..13)) {
+        match self.draw(|rng| rng.u8(..14)) {
             0 => {
                 self.count("kills");
                 self.kill(at, false, now + self.some_time() / 3);
@@ -65,6 +65,7 @@ impl Cluster {
                 (0..MEMBERS).for_each(|at| self.kill(at, true, now + self.some_time() / 4));
             }
             12 => self.lie(),
+            13 => self.lose_disk(at, now),
             _ => {
                 if let Ok(node) = self.nodes[at].try_borrow()
                     && let Some(device) = &node.device
@@ -73,6 +74,20 @@ impl Cluster {
                     device.arm(SimulatedFault::Stop(self.draw(|rng| rng.u64(..20))));
                 }
             }
+        }
+    }
+
+    /// A machine burns, and another one takes its place. Not if the files of another member may be
+    /// needed, too: the lanes are purged once two members have the files.
+    fn lose_disk(&self, at: usize, now: u64) {
+        let others_have_all = self.fates.iter().all(|fate| !fate.has_lost_disk.get())
+            && self.net.lock().unpoisoned().has_all_places();
+        if self.shape.lie.is_none() && others_have_all {
+            self.count("disks lost");
+            self.say(format!("member {at} loses its disk"));
+            self.kill(at, true, now + self.some_time() / 3);
+            self.fates[at].has_lost_disk.set(true);
+            *self.disks[at].borrow_mut() = SimulatedDisk::new();
         }
     }
 

@@ -27,6 +27,10 @@ pub(in super::super) struct ClusterShape {
     /// The longest time between two great faults.
     pub fault_every_ns: u64,
     pub checkpoints: bool,
+    /// How often members state what they have.
+    pub hold_interval_ns: u64,
+    /// When silent members are forgotten.
+    pub forget_after_ns: u64,
     pub lie: Option<Lie>,
 }
 
@@ -52,6 +56,8 @@ impl ClusterShape {
             },
             fault_every_ns: term_ns * [1, 3, 6][rng.usize(..3)],
             checkpoints: rng.bool(),
+            hold_interval_ns: [40 * MS, 200 * MS, term_ns][rng.usize(..3)],
+            forget_after_ns: term_ns * [3, 12, 1000][rng.usize(..3)],
             lie: match seed % 4 {
                 1 => Some(Lie::Tail),
                 3 => Some(Lie::Hole),

@@ -1,0 +1,211 @@
+//! Keeps a member's place in the key `holds`, and purges the lanes as the primary.
+//!
+//! Nothing here waits: the thread of a primary has a lease to keep.
+
+use crate::holds::{self, Holds, KEY, TooLate};
+use crate::keys;
+use crate::lane_place::LanePlace;
+use crate::service::{LogService, Place, Reply, Request, RequestId, Revision};
+use hyades_platform::clock;
+use hyades_wal::RemoteEnded;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How soon the key is asked for again after silence.
+const AGAIN_NS: u64 = 50_000_000;
+/// A member states a place again that is the same after as many intervals, or before it would be
+/// forgotten.
+const SAME_INTERVALS: u64 = 12;
+
+/// How often a member states its place, and when others are forgotten.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HoldTimes {
+    pub interval: Duration,
+    /// A member whose statement is as old loses its place.
+    pub forget_after: Duration,
+}
+
+/// What a keeper has under way.
+#[derive(Debug)]
+enum HoldRequest {
+    Nothing,
+    Look(RequestId),
+    Put(RequestId, Box<Holds>),
+}
+
+/// The purge of a lane.
+#[derive(Clone, Copy, Debug, Default)]
+struct LanePurge {
+    under_way: Option<(RequestId, u64)>,
+    done: u64,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct HoldKeeper {
+    service: Arc<dyn LogService>,
+    node: String,
+    database: [u8; 16],
+    interval_ns: u64,
+    forget_ns: u64,
+    /// Whether the member is the primary.
+    purges: bool,
+    under_way: HoldRequest,
+    due_ns: u64,
+    /// When a statement was stored last.
+    stored_ns: u64,
+    /// The newest value that is known.
+    newest: Option<Holds>,
+    purge: Vec<LanePurge>,
+    /// By other node, the number of the last statement seen, and since when.
+    heard: BTreeMap<String, (u64, u64)>,
+}
+
+impl HoldKeeper {
+    /// Keeps the place of a node's member; `purges`: and purges the lanes.
+    pub fn new(
+        service: Arc<dyn LogService>,
+        (node, database): (&str, [u8; 16]),
+        times: HoldTimes,
+        purges: bool,
+    ) -> HoldKeeper {
+        HoldKeeper {
+            service,
+            node: node.to_owned(),
+            database,
+            interval_ns: times.interval.as_nanos() as u64,
+            forget_ns: times.forget_after.as_nanos() as u64,
+            purges,
+            under_way: HoldRequest::Nothing,
+            due_ns: 0,
+            stored_ns: 0,
+            newest: None,
+            purge: Vec::new(),
+            heard: BTreeMap::new(),
+        }
+    }
+
+    /// The newest value of the key that is known.
+    pub fn newest(&self) -> Option<&Holds> {
+        self.newest.as_ref()
+    }
+
+    /// States the place when a statement is due, and takes answers. `places`: by lane, what the
+    /// files reach after any crash; empty if not known yet. False: the member has lost its place,
+    /// and is too late for another.
+    ///
+    /// # Errors
+    /// The service holds something else.
+    pub fn step(&mut self, places: impl FnOnce() -> Vec<LanePlace>) -> Result<bool, RemoteEnded> {
+        self.step_purges()?;
+        match std::mem::replace(&mut self.under_way, HoldRequest::Nothing) {
+            HoldRequest::Nothing => {
+                let now = clock::monotonic_ns();
+                if now >= self.due_ns {
+                    self.due_ns = now + self.interval_ns;
+                    self.look();
+                }
+            }
+            HoldRequest::Look(request) => match self.service.answer(request, false) {
+                None => self.under_way = HoldRequest::Look(request),
+                Some(Reply::Value(value)) => {
+                    let found = holds::decoded(value)?;
+                    return Ok(self.saw(found, &places()).is_ok());
+                }
+                Some(Reply::Gone(what)) => return Err(RemoteEnded::Different(what)),
+                Some(_) => self.due_ns = clock::monotonic_ns() + AGAIN_NS,
+            },
+            HoldRequest::Put(request, value) => match self.service.answer(request, false) {
+                None => self.under_way = HoldRequest::Put(request, value),
+                Some(Reply::Put(_)) => {
+                    self.stored_ns = clock::monotonic_ns();
+                    self.newest = Some(*value);
+                }
+                Some(Reply::Gone(what)) => return Err(RemoteEnded::Different(what)),
+                // Refused, or not known: what was stored is seen.
+                Some(_) => self.look(),
+            },
+        }
+        Ok(true)
+    }
+
+    fn look(&mut self) {
+        let request = self.service.begin(Request::Get { key: KEY.to_owned() });
+        self.under_way = HoldRequest::Look(request);
+    }
+
+    /// Changes what a look has shown.
+    fn saw(
+        &mut self,
+        found: Option<(Revision, Holds)>,
+        places: &[LanePlace],
+    ) -> Result<(), TooLate> {
+        if places.is_empty() {
+            return Ok(());
+        }
+        let now = clock::monotonic_ns();
+        let (seen, found) = match found {
+            Some((revision, holds)) => (revision, holds),
+            None => (Revision::NONE, Holds::new(&self.database, places.len())),
+        };
+        let mut next = found.clone();
+        let is_same = next.members.get(&self.node).is_some_and(|own| own.places == places);
+        let late_ns = (self.interval_ns * SAME_INTERVALS).min(self.forget_ns / 4);
+        let is_late = now.saturating_sub(self.stored_ns) >= late_ns;
+        if !is_same || is_late {
+            let stated = next.state(&self.node, places);
+            // The files of a primary have all. A purge above the place is one that forgot it.
+            if stated.is_err() && !self.purges {
+                self.newest = Some(found);
+                return Err(TooLate);
+            }
+        }
+        if self.purges {
+            self.forget_silent(&mut next, now);
+            next.raise(&self.node);
+        }
+        if next == found {
+            self.newest = Some(found);
+            return Ok(());
+        }
+        let request = self.service.begin(keys::put(KEY, seen, keys::encode(&next)));
+        self.under_way = HoldRequest::Put(request, Box::new(next));
+        Ok(())
+    }
+
+    /// Takes the places of members that have stated nothing for long.
+    fn forget_silent(&mut self, holds: &mut Holds, now: u64) {
+        let (own, heard, forget_ns) = (&self.node, &mut self.heard, self.forget_ns);
+        heard.retain(|node, _| holds.members.contains_key(node));
+        holds.members.retain(|node, needs| {
+            let known = heard.entry(node.clone()).or_insert((needs.stated, now));
+            if known.0 != needs.stated {
+                *known = (needs.stated, now);
+            }
+            node == own || now.saturating_sub(known.1) < forget_ns
+        });
+    }
+
+    /// Purges the lanes up to what is agreed.
+    fn step_purges(&mut self) -> Result<(), RemoteEnded> {
+        let Some(newest) = self.newest.as_ref().filter(|_| self.purges) else { return Ok(()) };
+        self.purge.resize(newest.purged.len(), LanePurge::default());
+        for (lane, (purge, &through)) in self.purge.iter_mut().zip(&newest.purged).enumerate() {
+            match purge.under_way.take() {
+                None if purge.done < through => {
+                    let asked = Request::Purge { lane, through: Place(through) };
+                    purge.under_way = Some((self.service.begin(asked), through));
+                }
+                None => {}
+                Some((request, asked)) => match self.service.answer(request, false) {
+                    None => purge.under_way = Some((request, asked)),
+                    Some(Reply::Purged) => purge.done = purge.done.max(asked),
+                    Some(Reply::Gone(what)) => return Err(RemoteEnded::Different(what)),
+                    Some(_) => {}
+                },
+            }
+        }
+        Ok(())
+    }
+}
