@@ -1,13 +1,15 @@
 //! `hyades replication`: commands on a replicated log.
 
+mod remove;
 mod status;
 mod verify;
 
 use clap::{Args, Subcommand};
 use hyades_cli::failure::{Failure, usage};
 use hyades_cli::units;
-use hyades_replication::nats::{Address, NatsLog, NatsSettings};
+use hyades_replication::nats::{Address, NatsLog, NatsSettings, inspect};
 use hyades_replication::probe::{ProbeSettings, probe};
+use hyades_replication::status::DatabaseStatus;
 use hyades_replication::{FirstAppender, LogService};
 use hyades_wal::Remote;
 use std::path::PathBuf;
@@ -52,6 +54,11 @@ pub enum Replication {
     /// The lease, the members heard of with their lag, the lanes, and the incarnations that have
     /// begun. Only reads. Exit code 1 if the primary was not heard.
     Status(status::StatusOptions),
+    /// Take the place of a member that is gone, or all that the log has of a database
+    ///
+    /// The lanes keep what a member lacks until the member has been silent for an hour. What is in
+    /// use is refused.
+    Remove(remove::RemoveOptions),
     /// Compare the rows of all members as of one moment
     ///
     /// Each member reads all of its rows beside its other work. Exit code 1 if a member has other
@@ -62,6 +69,27 @@ pub enum Replication {
     /// Prints bytes and messages per second, and the time to the acknowledgement: the bound of what
     /// a database can log there. The lanes are new, and removed at the end.
     Probe(ProbeOptions),
+}
+
+/// Finds a database, and listens to its members for a time.
+///
+/// # Errors
+/// No server is reached, there is no database of the name, or a key cannot be read.
+fn find(
+    address: &Address,
+    servers: &LogServers,
+    listen: Duration,
+) -> Result<(NatsSettings, DatabaseStatus), Failure> {
+    let (settings, name) = (servers.settings(address.clone()), &address.name);
+    let found = inspect(&settings, listen);
+    let found = found.map_err(Failure::doing("the replicated log cannot be used"))?;
+    let Some(found) = found else {
+        let servers = address.servers_without_users();
+        return Err(Failure::Failed(format!("no database {name:?} is on {servers}")));
+    };
+    let status = DatabaseStatus::of(found);
+    let status = status.map_err(Failure::doing(format!("the keys of {name:?} cannot be read")))?;
+    Ok((settings, status))
 }
 
 /// Options of `hyades replication probe`.
@@ -128,6 +156,7 @@ impl Drop for NewLanes {
 pub fn replication(command: &Replication) -> Result<bool, Failure> {
     match command {
         Replication::Status(options) => status::status(options),
+        Replication::Remove(options) => remove::remove(options),
         Replication::Verify(options) => verify::verify_members(options),
         Replication::Probe(options) => probe_lanes(options),
     }

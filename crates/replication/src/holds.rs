@@ -10,7 +10,7 @@
 //! raises has a place: the files of a member with a place are a base for others, and a machine that
 //! burns leaves the files of another.
 
-use crate::hex::hex;
+use crate::hex::{hex, unhex};
 use crate::keys::{self, FORMAT, different};
 use crate::lane_place::LanePlace;
 use crate::service::{LogService, Patience, Reply, Revision, Versioned};
@@ -165,6 +165,19 @@ pub(crate) fn change<T>(
             _ => {}
         }
     }
+}
+
+/// Takes the place of a node's member: the lanes are kept for the member no longer. Returns whether
+/// the node had one. A member that runs takes a place again.
+///
+/// # Errors
+/// The service holds something else, or does not answer.
+pub fn remove(service: &dyn LogService, node: &str) -> Result<bool, RemoteEnded> {
+    let Some((_, known)) = newest(service)? else { return Ok(false) };
+    let database = unhex(&known.database).and_then(|uuid| uuid.try_into().ok());
+    let database = database
+        .ok_or_else(|| different(format!("key {KEY:?} of the log service names no database")))?;
+    change(service, (&database, known.purged.len()), |holds| holds.members.remove(node).is_some())
 }
 
 #[cfg(test)]

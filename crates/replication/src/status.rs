@@ -1,6 +1,7 @@
 //! The status of a replicated database: what keys, lanes, and messages of members show.
 
 use crate::begin::Begin;
+use crate::holds::{self, Holds};
 use crate::keys;
 use crate::lease::{self, Lease};
 use crate::marks::{self, ToldMark};
@@ -26,6 +27,8 @@ pub struct DatabaseStatus {
     pub standbys: Vec<Report>,
     /// The lanes in order.
     pub lanes: Vec<FoundLane>,
+    /// What members need of the lanes, once a member has stated that.
+    pub holds: Option<Holds>,
     /// All other keys by their names.
     pub others: BTreeMap<String, FoundKey>,
 }
@@ -42,6 +45,8 @@ impl DatabaseStatus {
             if name == lease::KEY {
                 status.lease = Some(Lease::decode(&key.value)?);
                 status.renewed_us = key.stored_us;
+            } else if name == holds::KEY {
+                status.holds = Some(Holds::decode(&key.value)?);
             } else if name.starts_with("begin.") {
                 status.begins.push(keys::decode(&name, &key.value)?);
             } else {

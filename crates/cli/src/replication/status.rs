@@ -1,14 +1,14 @@
 //! `hyades replication status`: what the log and the members of a replicated database show. Only
 //! reads.
 
-use super::LogServers;
+use super::{LogServers, find};
 use clap::Args;
 use hyades_cli::failure::Failure;
 use hyades_cli::units::{self, bytes, exact, time};
 use hyades_platform::clock;
 use hyades_replication::begin::Begin;
 use hyades_replication::lease::Lease;
-use hyades_replication::nats::{Address, FoundKey, FoundLane, inspect};
+use hyades_replication::nats::{Address, FoundKey, FoundLane};
 use hyades_replication::status::DatabaseStatus;
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -34,16 +34,9 @@ pub struct StatusOptions {
 /// # Errors
 /// No server is reached, there is no database of the name, or a key cannot be read.
 pub fn status(options: &StatusOptions) -> Result<bool, Failure> {
-    let settings = options.servers.settings(options.address.clone());
-    let found = inspect(&settings, Duration::from_secs_f64(options.seconds))
-        .map_err(Failure::doing("the replicated log cannot be used"))?;
+    let listen = Duration::from_secs_f64(options.seconds);
+    let (_, status) = find(&options.address, &options.servers, listen)?;
     let name = &options.address.name;
-    let Some(found) = found else {
-        let servers = options.address.servers_without_users();
-        return Err(Failure::Failed(format!("no database {name:?} is on {servers}")));
-    };
-    let status = DatabaseStatus::of(found);
-    let status = status.map_err(Failure::doing(format!("the keys of {name:?} cannot be read")))?;
     match options.json {
         true => println!("{}", as_json(name, &status)),
         false => print!("{}", as_text(name, &status)),
@@ -111,6 +104,9 @@ fn as_json(name: &str, status: &DatabaseStatus) -> Value {
         "members": primary.into_iter().chain(standbys).collect::<Vec<_>>(),
         "lanes": status.lanes.iter().enumerate().map(lane).collect::<Vec<_>>(),
         "begins": status.begins.iter().map(begin).collect::<Vec<_>>(),
+        "needs": status.holds.iter().flat_map(|holds| &holds.members).map(|(node, needs)| {
+            json!({ "node": node, "behind": needs.behind, "joins": !needs.has_place() })
+        }).collect::<Vec<_>>(),
         "keys": status.others.iter().map(key).collect::<Vec<_>>(),
     })
 }
@@ -155,6 +151,7 @@ fn as_text(name: &str, status: &DatabaseStatus) -> String {
         ];
         line(&mut out, &row(cells));
     }
+    needs(&mut out, status);
     if !status.begins.is_empty() {
         let _ = writeln!(out, "\nincarnations");
     }
@@ -172,6 +169,17 @@ fn as_text(name: &str, status: &DatabaseStatus) -> String {
         let _ = writeln!(out, "  {name}, set {age} ago: {}", value(key));
     }
     out
+}
+
+/// What members need of the lanes: a member that is gone keeps them from being purged.
+fn needs(out: &mut String, status: &DatabaseStatus) {
+    let Some(holds) = &status.holds else { return };
+    let list = |places: &[u64]| places.iter().map(|at| exact(*at)).collect::<Vec<_>>().join(" ");
+    let _ = writeln!(out, "\nlanes are kept behind these messages");
+    for (node, needs) in &holds.members {
+        let joins = if needs.has_place() { "" } else { ", while it joins" };
+        let _ = writeln!(out, "  {node:<12}  {}{joins}", list(&needs.behind));
+    }
 }
 
 /// The lease in a sentence.

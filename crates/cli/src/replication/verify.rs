@@ -1,11 +1,10 @@
 //! `hyades replication verify`: whether the members of a replicated database have the same rows.
 
-use super::LogServers;
+use super::{LogServers, find};
 use clap::Args;
 use hyades_cli::failure::Failure;
 use hyades_cli::units::{self, exact};
-use hyades_replication::nats::{Address, ask, inspect};
-use hyades_replication::status::DatabaseStatus;
+use hyades_replication::nats::{Address, ask};
 use hyades_replication::{Verified, verify};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,16 +37,8 @@ type Answers = BTreeMap<String, Option<Verified>>;
 /// # Errors
 /// No server is reached, there is no database of the name, or no primary.
 pub fn verify_members(options: &VerifyOptions) -> Result<bool, Failure> {
-    let settings = options.servers.settings(options.address.clone());
-    let unusable = || Failure::doing("the replicated log cannot be used");
+    let (settings, status) = find(&options.address, &options.servers, HEARD_WITHIN)?;
     let name = &options.address.name;
-    let found = inspect(&settings, HEARD_WITHIN).map_err(unusable())?;
-    let Some(found) = found else {
-        let servers = options.address.servers_without_users();
-        return Err(Failure::Failed(format!("no database {name:?} is on {servers}")));
-    };
-    let status = DatabaseStatus::of(found);
-    let status = status.map_err(Failure::doing(format!("the keys of {name:?} cannot be read")))?;
     let (Some(lease), Some(primary)) = (&status.lease, status.holder()) else {
         return Err(Failure::Failed(format!("{name:?} has no primary")));
     };
@@ -63,7 +54,8 @@ pub fn verify_members(options: &VerifyOptions) -> Result<bool, Failure> {
     };
     let question = verify::question(&lease.database, number);
     let within = Duration::from_secs_f64(options.seconds);
-    ask(&settings, question, (within, &mut hear)).map_err(unusable())?;
+    ask(&settings, question, (within, &mut hear))
+        .map_err(Failure::doing("the replicated log cannot be used"))?;
     let differing = differing_tables(&answers);
     match options.json {
         true => println!("{}", as_json(name, &answers, &differing)),
