@@ -5,11 +5,11 @@
 
 Starts three NATS servers (scripts/nats-cluster.sh) and three `hyades serve --replicated` on this
 machine. Clients find the primary by SENTINEL, move money in MULTI .. EXEC, and note what was
-acknowledged. Every few seconds the primary, a standby, a NATS server, or all members are killed, or
-the primary is stopped for longer than its lease, or hands over. At the end nothing acknowledged may
-be missing, the sum of all money is zero, and all members have the same. Prints how long clients waited
-after each event; exits with 1 if anything is wrong. HYADES names the program, by default
-target/release/hyades built with the feature replication.
+acknowledged. Every few seconds the primary, a standby, a NATS server, or all members are killed, or a
+member loses its disk, or the primary is stopped for longer than its lease, or hands over. At the end
+nothing acknowledged may be missing, the sum of all money is zero, and all members have the same.
+Prints how long clients waited after each event; exits with 1 if anything is wrong. HYADES names the
+program, by default target/release/hyades built with the feature replication.
 """
 import argparse
 import os
@@ -90,6 +90,11 @@ def event(cluster, kind, rng, lease):
         at = rng.choice(others)
         members[at].signal(signal.SIGKILL)
         return f"standby n{at} killed", members[at].start
+    if kind == "disk":
+        at = rng.randrange(3)
+        members[at].signal(signal.SIGKILL)
+        members[at].lose_disk()
+        return f"n{at} killed, and its disk lost", members[at].start
     if kind == "stopped":
         members[primary].signal(signal.SIGSTOP)
         return f"primary n{primary} stopped for a while", lambda: members[primary].signal(signal.SIGCONT)
@@ -117,7 +122,7 @@ def main():
     parser.add_argument("--clients", type=int, default=4)
     parser.add_argument("--port", type=int, default=7400)
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
-    parser.add_argument("--events", default="primary,standby,stopped,nats,all,handover")
+    parser.add_argument("--events", default="primary,standby,stopped,nats,disk,all,handover")
     parser.add_argument("--hyades", default=default_program())
     options = parser.parse_args()
     rng, kinds = random.Random(options.seed), options.events.split(",")

@@ -1,5 +1,6 @@
 """Starts NATS servers and members of a replicated database on this machine, for other scripts."""
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -73,6 +74,7 @@ class Member:
 
     def __init__(self, cluster, at):
         self.cluster, self.at, self.port = cluster, at, cluster.first_port + at
+        self.dir = os.path.join(cluster.dir, f"n{at}")
         self.process = None
         self.start()
 
@@ -80,7 +82,7 @@ class Member:
         c = self.cluster
         log = open(os.path.join(c.dir, f"n{self.at}.log"), "ab")
         command = [
-            c.program, "serve", "--port", str(self.port), "--dir", os.path.join(c.dir, f"n{self.at}"),
+            c.program, "serve", "--port", str(self.port), "--dir", self.dir,
             "--replicated", f"nats://{c.nats}/{c.name}", "--node", f"n{self.at}",
             "--announce", f"127.0.0.1:{self.port}", "--lease", str(c.lease), *c.more,
         ]
@@ -104,6 +106,10 @@ class Member:
         self.process.send_signal(number)
         if number == signal.SIGKILL:
             self.process.wait()
+
+    def lose_disk(self):
+        """Removes the files of a process that has ended."""
+        shutil.rmtree(self.dir, ignore_errors=True)
 
     def ask(self, *words, timeout=2.0):
         client = Client(self.port, timeout)

@@ -56,13 +56,13 @@ pub enum Replication {
     Status(status::StatusOptions),
     /// Take the place of a member that is gone, or all that the log has of a database
     ///
-    /// The lanes keep what a member lacks until the member has been silent for an hour. What is in
-    /// use is refused.
+    /// The lanes keep what a member lacks until the member has been silent for a day. Refused for
+    /// what is in use.
     Remove(remove::RemoveOptions),
     /// Compare the rows of all members as of one moment
     ///
-    /// Each member reads all of its rows beside its other work. Exit code 1 if a member has other
-    /// rows, or does not answer.
+    /// Each member reads its rows beside other work. Exit code 1 if a member has other rows, or
+    /// does not answer.
     Verify(verify::VerifyOptions),
     /// Measure raw appends to a log service, one message at a time in each lane
     ///

@@ -1,4 +1,5 @@
-//! What following costs: `cargo bench -p hyades-replication --bench follow [transactions [rounds]]`.
+//! The cost of following: `cargo bench -p hyades-replication --bench follow`, with the number of
+//! transactions and of rounds if wanted.
 //!
 //! Over a log service in memory that answers at once, so that what is measured is this program's:
 //!
@@ -200,7 +201,7 @@ fn lag(record: RecordKind, full: f64) {
     samples.sort_unstable();
     let at = |share: f64| samples[(samples.len() as f64 * share) as usize] as f64 / 1e3;
     println!(
-        "{record:?}  lag      p50 {:.1} ms, p99 {:.1} ms at {:.2} of the full rate, marks each 20 ms",
+        "{record:?}  lag      p50 {:.1} ms, p99 {:.1} ms at {:.2} of the full rate",
         at(0.5),
         at(0.99),
         half / full

@@ -145,7 +145,7 @@ impl BaseFetch {
             };
             match told {
                 Some(BaseAnswer::Piece(bytes)) => {
-                    if arriving.writer.next()? != Some((piece.file, piece.from)) {
+                    if arriving.writer.awaits()? != Some((piece.file, piece.from)) {
                         return Ok(Fetched::Failed("a piece came with other bytes".into()));
                     }
                     arriving.writer.write(&bytes)?;

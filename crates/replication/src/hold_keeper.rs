@@ -155,7 +155,7 @@ impl HoldKeeper {
         let is_late = now.saturating_sub(self.stored_ns) >= late_ns;
         if !is_same || is_late {
             let stated = next.state(&self.node, places);
-            // The files of a primary have all. A purge above the place is one that forgot it.
+            // The files of a primary have all that was purged by members that forgot the primary.
             if stated.is_err() && !self.purges {
                 self.newest = Some(found);
                 return Err(TooLate);

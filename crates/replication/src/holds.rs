@@ -6,9 +6,9 @@
 //! `purged`. So what may be purged is decided with what is needed, in one step: a purge carried out
 //! at any later time, by whatever process, takes no message that a member needs.
 //!
-//! `purged` is raised up to the lowest of all places and holds, if another member than the one that
-//! raises has a place: the files of a member with a place are a base for others, and a machine that
-//! burns leaves the files of another.
+//! `purged` is raised up to the lowest of all places and holds, if the member that raises has a
+//! place, and another one: the files of a member with a place are a base for others, and a machine
+//! that burns leaves the files of another.
 
 use crate::hex::{hex, unhex};
 use crate::keys::{self, FORMAT, different};
@@ -114,8 +114,12 @@ impl Holds {
 
     /// Raises what may be purged, as far as the members allow; `own` is the node that asks.
     pub(crate) fn raise(&mut self, own: &str) {
-        let mut others = self.members.iter().filter(|(node, _)| *node != own);
-        if !others.any(|(_, needs)| needs.has_place()) && !broken!(PurgePastBase) {
+        let has_place = |(_, needs): &(&String, &MemberNeeds)| needs.has_place();
+        let (mut copies, mut has_own) = (0, false);
+        for (node, _) in self.members.iter().filter(has_place) {
+            (copies, has_own) = (copies + 1, has_own || node == own);
+        }
+        if !has_own || copies < 2 && !broken!(PurgePastBase) {
             return;
         }
         let counts = |node: &str| node == own || !broken!(PurgePastBase);
@@ -207,6 +211,11 @@ mod tests {
         assert_eq!(holds.purged, [5, 3], "a hold stops the purge where the purge is");
         assert_eq!(holds.state("d", &places([4, 8])), Err(TooLate));
         holds.state("c", &places([5, 3])).unwrap();
+        // A member that was forgotten lets nothing be purged.
+        let mut forgotten = holds.clone();
+        forgotten.members.remove("a");
+        forgotten.raise("a");
+        assert_eq!(forgotten.purged, [5, 3]);
         // A member that has lost its files goes back, and no purge does.
         holds.hold("a");
         assert_eq!(holds.members["a"].behind, [5, 3]);

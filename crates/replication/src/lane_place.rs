@@ -1,5 +1,5 @@
-//! A place in a lane from which the lane may be read on: behind the seal of an incarnation, or behind
-//! one of its messages.
+//! A place in a lane from which the lane may be read on: behind the seal of an incarnation, or
+//! behind one of its messages.
 
 use hyades_wal::{Lsn, Seen, StreamId};
 use serde::{Deserialize, Serialize};

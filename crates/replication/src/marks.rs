@@ -5,7 +5,7 @@
 //! | 8 | magic, whose last two digits are the format |
 //! | 16 | the database's uuid |
 //! | 4, 8, 8 | incarnation; epoch; wall clock in microseconds since 1970 |
-//! | 8 | number of the [verification](crate::verify) that compares the state of the mark; 0 for none |
+//! | 8 | [verification](crate::verify) that compares the state of the mark; 0 for none |
 //! | 4, 8 n, 8 n | number of streams n; `from`, and `to`, by stream |
 //! | 4 | CRC-32C of all before |
 

@@ -17,12 +17,13 @@
 
 mod files;
 mod joining;
+mod place_taking;
 mod primary;
 mod settings;
 mod view;
 
 use self::files::LocalFiles;
-use self::joining::TakenPlace;
+use self::place_taking::{TakenPlace, take_place};
 use self::primary::{Left, Primary};
 pub use self::settings::MemberSettings;
 pub use self::view::{MemberView, NoSuccessor};
@@ -314,13 +315,15 @@ impl MemberLoop {
             lease,
             is_answered: self.watch.is_answered(),
             standbys: self.standbys.values().cloned().collect(),
+            bases: self.bases.lists(),
             ..MemberView::default()
         };
         match &self.state {
             MemberState::Joining { .. } | MemberState::Fetching(_) => {
                 view.database = view.lease.as_ref().and_then(Lease::database);
             }
-            MemberState::Standby { standby, .. } => {
+            MemberState::Standby { standby, holds, .. } => {
+                view.show_holds(holds.newest());
                 view.database = Some(standby.uuid());
                 view.incarnation = standby.incarnation();
                 view.positions = standby.received();
@@ -360,15 +363,15 @@ impl MemberLoop {
         let database = first.database().expect("it was checked when it was read");
         let lanes = first.incarnation.dims.len();
         let Some(mirror) = self.open(database, lanes)? else { return Ok(None) };
-        match joining::take_place(&*self.service, &mirror, first, &self.holder.node)? {
+        match take_place(&*self.service, &mirror, first, &self.holder.node)? {
             TakenPlace::Place(from) => {
                 let followed = (self.service.clone(), marks);
-                let standby = Standby::over(followed, mirror, from, (self.declare)())?;
+                let standby = Standby::over(followed, mirror, *from, (self.declare)())?;
                 self.become_standby(standby);
             }
             TakenPlace::Hold(holds) => {
                 drop(mirror);
-                self.begin_fetch(database, lanes, &holds);
+                self.begin_fetch((database, lanes), &holds)?;
             }
         }
         Ok(None)
@@ -455,7 +458,9 @@ impl MemberLoop {
             self.verifier.compare(standby.uuid(), state);
         }
         if !holds.step(|| standby.places())? {
-            return Ok(Some(self.leave("its place in the lanes was given up".to_owned())));
+            return Ok(Some(
+                self.leave("the member was silent for long, and is forgotten".to_owned()),
+            ));
         }
         if !*is_told && standby.served().is_some() {
             *is_told = true;

@@ -1,6 +1,6 @@
 //! Messages of members to each other, by broadcasts, which may be lost: how far a standby is,
-//! orders to hand the database over, the news that a lease was given away, and verifications. A message is text of
-//! JSON behind a magic.
+//! orders to hand the database over, the news that a lease was given away, and verifications. A
+//! message is text of JSON behind a magic.
 
 use hyades_wal::Lsn;
 use serde::{Deserialize, Serialize};

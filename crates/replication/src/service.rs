@@ -201,8 +201,8 @@ pub trait LogService: fmt::Debug + Send + Sync {
     /// The broadcasts from now on. A listener that is slow misses some.
     fn listen(&self) -> Receiver<Vec<u8>>;
 
-    /// The questions to this node from now on. A question without an answer in time is as if it were
-    /// lost.
+    /// The questions to this node from now on. A question without an answer in time is as if the
+    /// question were lost.
     fn questions(&self, node: &str) -> Receiver<Question>;
 
     /// Spreads over the service's nodes what each lane needs one node for. Returns at once; nothing

@@ -19,6 +19,7 @@
 //! standby stops.
 
 mod frames;
+mod hearing;
 mod places;
 mod takeover;
 
@@ -28,7 +29,6 @@ pub(crate) use self::places::ReadFrom;
 use crate::begin::{self, Begin};
 use crate::lane_place::{LanePlace, seen_before};
 use crate::lane_tail::LaneTail;
-use crate::marks::{self, ToldMark};
 use crate::service::LogService;
 use crate::standby_checkpoint::StandbyCheckpoints;
 pub use crate::standby_error::StandbyError;
@@ -82,8 +82,8 @@ pub struct Standby {
     /// Whether the last round of the incarnation has ended.
     has_ended: bool,
     marks: Receiver<Vec<u8>>,
-    /// The newest mark that was received, and not replayed; one that a verification compares is
-    /// replayed before later ones.
+    /// The newest mark that was received, and not replayed; the mark of a verification is replayed
+    /// before later marks.
     mark: Option<CutMark>,
     /// The verification of `mark`; 0 for none.
     verification: u64,
@@ -389,40 +389,11 @@ impl Standby {
     pub fn sync(&mut self) -> Result<(), StandbyError> {
         if !self.has_ended {
             self.frames.0.lock().unpoisoned().sync()?;
+            // Those reached are let go.
+            self.places();
         }
         self.synced_ns = clock::monotonic_ns();
         Ok(())
-    }
-
-    /// The next mark that was received, or is within `wait`.
-    fn wait_for_mark(&self, wait: Duration) -> Option<Vec<u8>> {
-        if !clock::is_simulated() {
-            return self.marks.recv_timeout(wait).ok();
-        }
-        let mark = self.marks.try_recv().ok();
-        if mark.is_none() {
-            clock::sleep_until(clock::monotonic_ns() + wait.as_nanos() as u64);
-        }
-        mark
-    }
-
-    fn note_mark(&mut self, bytes: &[u8]) {
-        // Damaged, or of another database with the name: as if it were lost.
-        let Ok(ToldMark { database, mark, verification }) = marks::decode(bytes) else { return };
-        if self.mark.is_some() && self.verification > 0 {
-            // Later marks come soon.
-            return;
-        }
-        if database != self.database || mark.to.len() != self.incarnation.dims.len() {
-            return;
-        }
-        // A mark of a later incarnation says that the lanes are to be read.
-        let newest = self.mark.as_ref().map(|mark| mark.epoch).max(self.follower.served());
-        if mark.incarnation >= self.incarnation.number
-            && newest.is_none_or(|newest| mark.epoch > newest)
-        {
-            (self.mark, self.verification) = (Some(mark), verification);
-        }
     }
 
     /// Reads the lanes that the mark is ahead of, or all, as far as the incarnation goes.

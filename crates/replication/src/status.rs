@@ -147,7 +147,7 @@ mod tests {
         let key = |value: Vec<u8>| FoundKey { revision: 7, stored_us: 9, value };
         let mut found = FoundLog::default();
         found.keys.insert("lease".into(), key(keys::encode(&held).to_vec()));
-        found.keys.insert("hold.b".into(), key(b"{}".to_vec()));
+        found.keys.insert("holds".into(), key(b"{}".to_vec()));
         found.broadcasts = vec![
             mark([1; 16], 5, &[30, 20]),
             mark([1; 16], 4, &[5, 5]),
@@ -162,7 +162,7 @@ mod tests {
         assert_eq!(status.positions(), [30, 40]);
         assert_eq!(status.standbys.len(), 1, "the primary is none");
         assert_eq!(status.behind(&status.standbys[0]), 5);
-        assert!(status.others.contains_key("hold.b") && status.is_primary_heard());
+        assert!(status.others.contains_key("holds") && status.is_primary_heard());
         // A mark of an incarnation before is none of the holder's.
         status.lease.as_mut().unwrap().incarnation = 3;
         assert!(!status.is_primary_heard());

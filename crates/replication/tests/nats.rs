@@ -14,9 +14,10 @@ mod common;
 
 use common::{STREAMS, contains_in_order, payload, seal_of_another, start, taken};
 use fastrand::Rng;
-use hyades_replication::nats::{NatsError, NatsLog, NatsSettings};
+use hyades::{Builder, Column, Database, Schema, Table, Type};
+use hyades_replication::nats::{NatsError, NatsLog, NatsSettings, inspect};
 use hyades_replication::service::Revision;
-use hyades_replication::{LogService, Place, Reply, Request};
+use hyades_replication::{LogService, Member, MemberSettings, Place, Reply, Request, Role};
 use hyades_wal::{FrameKind, Lane};
 use std::sync::Arc;
 use std::time::Duration;
@@ -201,4 +202,117 @@ fn a_server_that_is_not_there_is_named() {
     settings.timeout = Duration::from_millis(200);
     let error = NatsLog::connect(settings, 1).unwrap_err().to_string();
     assert!(error.contains("127.0.0.1:1"), "{error}");
+}
+
+#[test]
+#[ignore = "needs NATS servers"]
+fn purged_messages_are_gone_and_places_stay() {
+    let lanes = Lanes::new();
+    for place in 0..5 {
+        assert_eq!(lanes.append(1, Some(place), b"a"), Reply::Appended(Place(place + 1)));
+    }
+    assert_eq!(lanes.ask(Request::Purge { lane: 1, through: Place(3) }), Reply::Purged);
+    assert_eq!(lanes.all(1, 5).len(), 2);
+    assert_eq!(lanes.ask(Request::Purge { lane: 1, through: Place(2) }), Reply::Purged);
+    assert_eq!(lanes.ask(Request::Purge { lane: 1, through: Place(5) }), Reply::Purged);
+    let empty = lanes.ask(Request::Read { lane: 1, behind: Place(5) });
+    assert_eq!(empty, Reply::Messages(Vec::new()));
+    assert_eq!(lanes.append(1, Some(4), b"b"), Reply::Refused);
+    assert_eq!(lanes.append(1, Some(5), b"b"), Reply::Appended(Place(6)));
+    let read = lanes.ask(Request::Read { lane: 1, behind: Place::START });
+    assert_eq!(read, Reply::Messages(vec![(Place(6), Arc::new(b"b".to_vec()))]));
+}
+
+#[test]
+#[ignore = "needs NATS servers"]
+fn questions_reach_a_node_and_answers_come_back() {
+    let lanes = Lanes::new();
+    let ask = |node: &str| {
+        lanes.ask(Request::Ask { node: node.into(), question: Arc::new(b"what?".to_vec()) })
+    };
+    assert_eq!(ask("n1"), Reply::Silence, "nobody listens");
+    let questions = lanes.log.questions("n1");
+    std::thread::sleep(Duration::from_millis(200));
+    let large: Vec<u8> = (0..512 << 10).map(|at: usize| at as u8).collect();
+    let expected = Reply::Told(Arc::new(large.clone()));
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let question = questions.recv().unwrap();
+            assert_eq!(question.bytes(), b"what?");
+            question.answer(large);
+        });
+        assert_eq!(ask("n1"), expected);
+    });
+    assert_eq!(ask("n2"), Reply::Silence);
+}
+
+const ROWS: Table = Table::nth(0);
+
+fn declared() -> Builder {
+    let mut builder = Database::builder().streams(STREAMS);
+    let rows = Schema::new("rows").column("id", Type::I64).column("n", Type::I64);
+    builder.table(rows.primary_key(&["id"]));
+    builder
+}
+
+/// A member, with the database of its newest role.
+struct Running(Member, Option<Database>, bool);
+
+impl Running {
+    fn new(lanes: &Lanes, node: &str, dir: &std::path::Path) -> Running {
+        let mut settings = MemberSettings::new(node, dir);
+        settings.hold_interval = Duration::from_millis(200);
+        Running(Member::join(lanes.log.clone(), settings, declared).unwrap(), None, false)
+    }
+
+    /// Waits for a role with this many rows.
+    fn wait_for(&mut self, count: usize) -> Database {
+        for _ in 0..3000 {
+            match self.0.next(Duration::from_millis(10)).unwrap() {
+                Some(Role::Standby(database)) => (self.1, self.2) = (Some(database), false),
+                Some(Role::Primary(database)) => (self.1, self.2) = (Some(database), true),
+                Some(_) => self.1 = None,
+                None => {}
+            }
+            let rows = |database: &Database| {
+                let ids = database.transact(|tx| {
+                    let id = |row: &hyades::Row<'_>| row.get(Column::<i64>::at(0));
+                    Ok(tx.scan(ROWS).rows()?.iter().map(id).collect::<Vec<i64>>())
+                });
+                ids.map_or(usize::MAX, |ids| ids.len())
+            };
+            if let Some(database) = self.1.as_ref().filter(|one| rows(one) == count) {
+                return database.clone();
+            }
+        }
+        panic!("no {count} rows: {:#?}", self.0.view());
+    }
+}
+
+#[test]
+#[ignore = "needs NATS servers"]
+fn a_member_joins_with_the_files_of_another_once_lanes_are_purged() {
+    let lanes = Lanes::new();
+    let dirs: Vec<_> = (0..3).map(|_| tempfile::tempdir().unwrap()).collect();
+    let mut primary = Running::new(&lanes, "a", dirs[0].path());
+    let database = primary.wait_for(0);
+    let mut second = Running::new(&lanes, "b", dirs[1].path());
+    second.wait_for(0);
+    let (mut count, mut first) = (0_i64, 0);
+    while first < 200 {
+        for _ in 0..500 {
+            let row = [count.into(), (count * 7).into()];
+            database.transact(|tx| Ok(tx.upsert(ROWS, &row)?)).unwrap();
+            count += 1;
+        }
+        assert!(count < 60_000, "the lanes are not purged");
+        let found = inspect(&lanes.settings, Duration::ZERO).unwrap().unwrap();
+        first = found.lanes.iter().map(|lane| lane.first).min().unwrap();
+    }
+    let mut third = Running::new(&lanes, "c", dirs[2].path());
+    drop(third.wait_for(count as usize));
+    eprintln!("{count} rows, lanes from {first} on: {:?}", third.0.view());
+    drop(second);
+    drop(third);
+    drop((database, primary));
 }

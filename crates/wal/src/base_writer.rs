@@ -108,7 +108,7 @@ impl BaseWriter {
     ///
     /// # Errors
     /// A file could not be created or synced.
-    pub fn next(&mut self) -> Result<Option<(usize, u64)>, Error> {
+    pub fn awaits(&mut self) -> Result<Option<(usize, u64)>, Error> {
         while let Some((name, length)) = self.files.get(self.at) {
             let path = arriving(&self.dirs[0], self.at, name);
             if self.open.is_none() {
@@ -128,12 +128,12 @@ impl BaseWriter {
         Ok(None)
     }
 
-    /// Writes the next bytes of the base, at the position that [`next`](Self::next) says.
+    /// Writes the next bytes of the base, at the position that [`awaits`](Self::awaits) says.
     ///
     /// # Errors
     /// The file could not be written; or the bytes are more than the file has.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        let Some((at, from)) = self.next()? else {
+        let Some((at, from)) = self.awaits()? else {
             return Err(Error::Invalid("the base is whole".into()));
         };
         let (name, length) = &self.files[at];
@@ -157,7 +157,7 @@ impl BaseWriter {
     /// The base is not whole; or a file could not be synced, removed or renamed. If the base counts
     /// already, the next opening as a member goes on.
     pub fn finish(mut self) -> Result<(), Error> {
-        if self.next()?.is_some() {
+        if self.awaits()?.is_some() {
             return Err(Error::Invalid("the base is not whole".into()));
         }
         let (device, dir) = (&*self.device, &self.dirs[0]);

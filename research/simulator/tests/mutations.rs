@@ -126,6 +126,7 @@ fn is_seen_by_one_test(rule: Mutation) -> bool {
         || matches!(rule, Mutation::TimerThroughOutage | Mutation::TimerFromLook)
         || matches!(rule, Mutation::IgnoreStored | Mutation::SealUnread)
         || matches!(rule, Mutation::ReuseEpochs | Mutation::SkipHole)
+        || matches!(rule, Mutation::HoldAfterBase | Mutation::PurgePastBase)
         // Nor standbys: `crates/wal/tests/mirror`.
         || matches!(
             rule,

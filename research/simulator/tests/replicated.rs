@@ -24,7 +24,16 @@ fn histories_are_sound() {
         let counts = &report.counts;
         let told = (report.failed, &report.sentences, &report.trace);
         assert!(report.is_sound(), "{told:#?}");
-        for what in ["primaries", "handovers", "power cuts", "marks compared", "lies of the log"] {
+        for what in [
+            "primaries",
+            "handovers",
+            "power cuts",
+            "marks compared",
+            "lies of the log",
+            "disks lost",
+            "purges",
+            "questions about bases",
+        ] {
             assert!(counts.get(what).is_some_and(|times| *times > 3), "{what}: {counts:?}");
         }
     }

@@ -13,7 +13,6 @@
 //!   room for one message, and anchors state the same frontier that `raise-at-local-sync` breaks.
 //! - `start-at-own-end`: a member fills its files from the lanes before it takes over, so no file
 //!   ends before the lanes.
-//! - `report-unsynced`: what a member reports as proven is used by nothing yet.
 //! - `foreign-statements`, `trust-found-segment`: not found in 626 and 201 histories.
 //! - `timer-from-look`: not found in 862 histories. It needs a look that takes a tenth of the
 //!   lease, beside clocks that differ most, and a read within the rest.
@@ -40,6 +39,8 @@ fn broken_rules_are_found() {
         Mutation::KeepGhostTail,
         Mutation::AckBeforeOwnFrame,
         Mutation::AckReadersAtOnce,
+        Mutation::HoldAfterBase,
+        Mutation::PurgePastBase,
     ];
     let mut missed = Vec::new();
     for rule in rules {

@@ -246,6 +246,7 @@ impl Primary {
         view.positions = self.appender.stored_positions();
         view.epoch = self.database.epoch();
         view.lag_us = Some(0);
+        view.show_holds(self.holds.newest());
     }
 }
 

@@ -20,8 +20,8 @@ pub struct MemberSettings {
     /// The time between two statements of what the member has on its disk, and, at the primary,
     /// between two purges.
     pub hold_interval: Duration,
-    /// A member that has stated nothing for as long is waited for no more: messages that it lacks
-    /// are purged, and it joins anew.
+    /// A member that has stated nothing for as long is waited for no more: the messages that the
+    /// member lacks are purged, and the member joins with a base.
     pub forget_after: Duration,
     /// Tells the directories apart from those of all other processes, see
     /// [`place_of`](crate::lease::place_of); `None`: by the first directory.

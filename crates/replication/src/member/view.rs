@@ -1,5 +1,6 @@
 //! What a member shows of itself, and which standby it would hand the database over to.
 
+use crate::holds::Holds;
 use crate::lease::Lease;
 use crate::reports::Heard;
 use hyades_platform::clock;
@@ -39,6 +40,12 @@ pub struct MemberView {
     pub behind_bytes: Option<u64>,
     /// At the primary, how long what only reads is answered without another renewal.
     pub lease_left: Option<Duration>,
+    /// By lane, up to which place the lanes may be purged; empty if not known.
+    pub purged: Vec<u64>,
+    /// The members that the lanes are kept for, as far as known: nodes with a place or a hold.
+    pub kept_for: Vec<String>,
+    /// How many members fetch a base from this one.
+    pub bases: usize,
     /// The standbys heard of, but for this member.
     pub standbys: Vec<Heard>,
 }
@@ -80,6 +87,13 @@ impl fmt::Display for NoSuccessor {
 impl std::error::Error for NoSuccessor {}
 
 impl MemberView {
+    /// Fills in what the key `holds` states.
+    pub(super) fn show_holds(&mut self, holds: Option<&Holds>) {
+        let Some(holds) = holds else { return };
+        self.purged.clone_from(&holds.purged);
+        self.kept_for = holds.members.keys().cloned().collect();
+    }
+
     /// The node that takes the database if it is handed over to a node, or to any: a standby heard
     /// of lately that follows closely, of all such the one that has synced most. One that joins
     /// may be busy with the lanes for long, and has synced most if it was the primary.

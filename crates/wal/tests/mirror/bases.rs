@@ -16,7 +16,7 @@ fn arrive(
     mut between: impl FnMut(&mut Random),
 ) -> Result<(), Error> {
     let mut writer = BaseWriter::begin(options, files.list())?;
-    while let Some((file, from)) = writer.next()? {
+    while let Some((file, from)) = writer.awaits()? {
         let most = 1 + random.below(9000) as usize;
         writer.write(&files.read(file, from, most)?)?;
         if random.chance(0.2) {

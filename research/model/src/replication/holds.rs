@@ -1,17 +1,17 @@
 //! What the log may forget: item "Holds" of docs/protocols.
 //!
 //! A lane keeps the messages behind `begin`. Members have files, received and synced up to some
-//! position, and may have a base: a checkpoint from which another member can begin. Keys at the log
-//! service state the bases, the positions that members have proven, and the holds of joiners. Two
-//! members purge, each with a view of the keys that may be old when the purge arrives: one of the
-//! two may have lost its place as primary long ago. A joiner holds, chooses a base, checks the log,
-//! fetches the base, and takes its place among the members.
+//! position. One key at the log service states the place of each member, the holds of members that
+//! join, and `purged`, up to where the lane may be purged. Two members raise `purged`, each by what
+//! it has read of the key: one of the two may have lost its place as primary long ago. A change of
+//! the key counts only if the key has not changed since the reading. A purge up to `purged`
+//! may arrive at any later time, and need not be of the member that has raised `purged`.
 //!
-//! Power cuts take what a member has not synced; one machine may burn, with files and base. Its
-//! keys stay. A key is read and written in one step, and the keys of one kind are read in one step:
-//! bases and proven positions only grow, so reading some of them earlier is as if the purge were
-//! older. Left out: several lanes, which are purged each for itself, and members whose place is
-//! taken away after a long silence: these find a hole in their lanes, and join anew.
+//! A member that joins holds the log, fetches the files of another member, and takes its place.
+//! A member may be forgotten after a long silence, and goes on later: with a place, if `purged` is
+//! not above its files, or else as a member that joins. Power cuts take what a member has not
+//! synced; one machine may burn, with its files. What the key states of it stays. Left out: several
+//! lanes, which are purged each for itself.
 
 mod cases;
 mod steps;
@@ -26,24 +26,28 @@ use stateright::{Model, Property};
 pub enum HoldRule {
     /// As built.
     Built,
-    /// A joiner chooses its base, then holds the log, then checks.
+    /// A joiner fetches a base without a hold, and takes its place whatever was purged.
     HoldAfterBase,
-    /// A joiner takes the newest base that it can get, also below one that a key states.
-    OlderBase,
-    /// A purge goes up to what members have proven, past the newest base.
+    /// A joiner without a hold takes its place if the lane begins early enough.
+    LooksAtLane,
+    /// A member that was forgotten takes its place whatever was purged.
+    PlaceAtOnce,
+    /// A purge goes up to what the purger has, past the files of the others.
     PastBase,
-    /// The purger's own base counts.
-    OwnBase,
-    /// A member reports what it has received.
+    /// The purger's own files count as a copy.
+    OwnFiles,
+    /// A member states what it has received.
     ReportsUnsynced,
-    /// A purger reads the holds before the bases.
-    HoldsBeforeBases,
-    /// A purger reads the places of members before the holds.
-    PlacesBeforeHolds,
-    /// A joiner gives the hold back before taking a place.
-    ReleasesFirst,
+    /// The key is set whatever others have changed meanwhile.
+    Unconditional,
+    /// The lane is purged before the key says so.
+    PurgesFirst,
+    /// A purger ignores holds: a joiner may have to fetch a base again, and misses nothing.
+    HoldsIgnored,
     /// A purger ignores what it has not proven itself.
     OwnFilesIgnored,
+    /// A purger purges also when forgotten.
+    ForgottenPurges,
 }
 
 /// The model.
@@ -57,26 +61,40 @@ pub struct Holds {
     pub messages: u8,
     /// The power cuts, at most.
     pub cuts: u8,
+    /// How often a member is forgotten, at most.
+    pub forgets: u8,
 }
 
 const MEMBERS: usize = 3;
-/// The member that joins.
-const JOINER: usize = 2;
 /// Members that purge: the primary, and a standby or the next primary.
 const PURGERS: usize = 2;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Joining {
-    /// Has neither files nor a base.
+    /// Has no files.
     Out,
+    /// Holds the log, or would have to.
     Holds,
-    /// Has chosen this base of this member.
-    Chosen(usize, u8),
-    /// Has found that the log begins at or below the base.
-    Checked(usize, u8),
-    /// Has the base, and is about to do the last of its two steps: place, and release.
+    /// Has the files of another member, and no place.
     Fetched,
     Member,
+}
+
+/// What the key states of a member.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Needs {
+    Nothing,
+    Hold(u8),
+    Place(u8),
+}
+
+impl Needs {
+    fn behind(self) -> Option<u8> {
+        match self {
+            Needs::Nothing => None,
+            Needs::Hold(behind) | Needs::Place(behind) => Some(behind),
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -85,24 +103,17 @@ struct Member {
     joining: Joining,
     received: u8,
     synced: u8,
-    /// Key: the newest base of the member; `None`: there is none.
-    base: Option<u8>,
-    /// Key: what the member has proven, if it has a place.
-    proven: Option<u8>,
-    /// Key: nothing may be purged.
-    hold: bool,
+    /// In the key.
+    needs: Needs,
 }
 
-/// What a purger has read of the keys.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+/// What a purger has read of the key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct View {
-    /// The newest base that counts.
-    base: Option<u8>,
-    held: Option<bool>,
-    /// The lowest proven position.
-    proven: Option<u8>,
-    /// How many of the three kinds are read.
-    read: u8,
+    /// Up to where the members that were read let the lane be purged.
+    limit: u8,
+    /// Whether the key is the same still.
+    is_newest: bool,
 }
 
 /// A state of the model.
@@ -111,10 +122,13 @@ pub struct State {
     /// The messages purged, and the messages there have ever been.
     begin: u8,
     end: u8,
+    /// In the key: up to where the lane may be purged.
+    purged: u8,
     members: [Member; MEMBERS],
-    views: [View; PURGERS],
+    views: [Option<View>; PURGERS],
     cuts: u8,
     burns: u8,
+    forgets: u8,
 }
 
 /// A step of the model.
@@ -126,20 +140,24 @@ pub enum Step {
     Receive(usize),
     /// A member syncs its files.
     Sync(usize),
-    /// A member reports what it has proven.
+    /// A member states its place.
     Report(usize),
-    /// A member takes a checkpoint, and states it as a base.
-    Base(usize),
     /// A member loses power.
     Cut(usize),
     /// A machine burns.
     Burn(usize),
-    /// A joiner's next step.
+    /// A member that joins holds the log, or takes its place.
     Join(usize),
-    /// A purger reads the next kind of keys.
+    /// A member that joins fetches the files of another.
+    Fetch(usize, usize),
+    /// A purger reads the key.
     Read(usize),
+    /// A purger raises what may be purged.
+    Raise(usize),
+    /// A purger takes the place of a silent member.
+    Forget(usize),
     /// A purge arrives.
-    Purge(usize),
+    Purge,
 }
 
 const NEVER: &str =
@@ -147,15 +165,12 @@ const NEVER: &str =
 const COPY: &str = "after one machine has burned there is another copy of what is purged";
 
 impl State {
-    /// The position behind which a member needs the log, if the log is kept for the member.
+    /// The position behind which a member needs the log, if the key states a place.
     fn needs(&self, number: usize) -> Option<u8> {
         let member = &self.members[number];
-        match member.joining {
-            _ if member.burned => None,
-            Joining::Checked(_, base) => Some(base),
-            Joining::Fetched | Joining::Member => Some(member.received),
-            Joining::Out | Joining::Holds | Joining::Chosen(..) => None,
-        }
+        let has_place = matches!(member.needs, Needs::Place(_));
+        (!member.burned && has_place && member.joining == Joining::Member)
+            .then_some(member.received)
     }
 
     /// A member that the log does not reach back to.
@@ -166,8 +181,7 @@ impl State {
     /// Whether a machine has everything up to the beginning of the log.
     fn has_all(&self, member: &Member) -> bool {
         let has_files = matches!(member.joining, Joining::Member | Joining::Fetched);
-        let has_base = member.base.is_some_and(|base| base >= self.begin);
-        !member.burned && (has_base || has_files && member.synced >= self.begin)
+        !member.burned && has_files && member.synced >= self.begin
     }
 
     fn has_copy(&self) -> bool {
@@ -185,26 +199,28 @@ impl Model for Holds {
             joining: Joining::Out,
             received: 0,
             synced: 0,
-            base: None,
-            proven: None,
-            hold: false,
+            needs: Needs::Nothing,
         };
-        let member = Member { joining: Joining::Member, proven: Some(0), ..out };
-        let primary = Member { base: Some(0), ..member };
+        let member = Member { joining: Joining::Member, needs: Needs::Place(0), ..out };
         let second = if self.standby { member } else { Member { burned: true, ..out } };
         vec![State {
             begin: 0,
             end: 0,
-            members: [primary, second, out],
-            views: [View::default(); PURGERS],
+            purged: 0,
+            members: [member, second, out],
+            views: [None; PURGERS],
             cuts: self.cuts,
             burns: 1,
+            forgets: self.forgets,
         }]
     }
 
     fn actions(&self, state: &State, actions: &mut Vec<Step>) {
         if state.end < self.messages {
             actions.push(Step::Append);
+        }
+        if state.begin < state.purged {
+            actions.push(Step::Purge);
         }
         for number in 0..MEMBERS {
             self.steps_of(state, number, actions);
@@ -222,14 +238,17 @@ impl Model for Holds {
             Property::always(NEVER, |_: &Holds, s: &State| s.cut_off().is_none()),
             Property::always(COPY, |_, s: &State| s.has_copy()),
             Property::sometimes("the joiner is level, and something is purged", |_, s: &State| {
-                let joiner = &s.members[JOINER];
+                let joiner = &s.members[MEMBERS - 1];
                 joiner.joining == Joining::Member && s.begin > 0 && joiner.synced == s.end
             }),
         ];
         if self.standby {
             properties.push(Property::sometimes(
                 "everything is purged after all have joined",
-                |m: &Holds, s: &State| s.begin == m.messages,
+                |m: &Holds, s: &State| {
+                    let has_place = |member: &Member| matches!(member.needs, Needs::Place(_));
+                    s.begin == m.messages && s.members.iter().all(has_place)
+                },
             ));
         }
         properties

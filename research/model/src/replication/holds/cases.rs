@@ -7,8 +7,8 @@ use crate::check::{Outcome, explore};
 const ITEM: &str = "Holds";
 
 fn run(rule: HoldRule, standby: bool) -> Outcome {
-    let messages = if standby { 1 } else { 2 };
-    explore(Holds { rule, standby, messages, cuts: 1 })
+    let messages = if standby { 2 } else { 3 };
+    explore(Holds { rule, standby, messages, cuts: 1, forgets: 1 })
 }
 
 /// The cases of this model.
@@ -21,19 +21,26 @@ pub fn cases() -> Vec<Case> {
         };
     }
     vec![
-        mistake!(HoldAfterBase, true, NEVER, "a joiner holds the log after it has chosen a base"),
-        mistake!(OlderBase, true, NEVER, "a joiner takes an older base, and checks the log"),
-        mistake!(PastBase, false, COPY, "a purge goes past the newest base"),
-        mistake!(OwnBase, false, COPY, "the purger's own base counts"),
-        mistake!(ReportsUnsynced, true, COPY, "a member reports what it has not synced"),
-        mistake!(HoldsBeforeBases, true, NEVER, "a purger reads the holds before the bases"),
-        mistake!(PlacesBeforeHolds, true, NEVER, "a purger reads the places before the holds"),
-        mistake!(ReleasesFirst, true, NEVER, "a joiner gives its hold back, then takes its place"),
+        mistake!(HoldAfterBase, true, NEVER, "a joiner takes its place without a hold"),
+        mistake!(
+            LooksAtLane,
+            true,
+            NEVER,
+            "a joiner without a hold looks where the lane begins, and takes its place"
+        ),
+        mistake!(PlaceAtOnce, true, NEVER, "a member that was forgotten takes its place at once"),
+        mistake!(PastBase, true, NEVER, "a purge goes past the files of other members"),
+        mistake!(OwnFiles, false, COPY, "the purger's own files count"),
+        mistake!(ReportsUnsynced, true, COPY, "a member states what it has not synced"),
+        mistake!(Unconditional, true, NEVER, "the key is set without a condition"),
+        mistake!(PurgesFirst, true, NEVER, "a lane is purged before the key says so"),
         mistake!(OwnFilesIgnored, true, NEVER, "a purger ignores what its own files lack"),
-        Case::holds(ITEM, "a primary, a standby, a joiner", 1_000_000, || {
-            run(HoldRule::Built, true)
+        mistake!(ForgottenPurges, true, COPY, "a purger that was forgotten purges"),
+        Case::holds(ITEM, "a primary, a standby, a joiner", 100_000, || run(HoldRule::Built, true)),
+        Case::holds(ITEM, "a purger that ignores holds", 100_000, || {
+            run(HoldRule::HoldsIgnored, true)
         }),
-        Case::holds(ITEM, "a primary alone, and a joiner", 100_000, || run(HoldRule::Built, false)),
+        Case::holds(ITEM, "a primary alone, and a joiner", 10_000, || run(HoldRule::Built, false)),
     ]
 }
 

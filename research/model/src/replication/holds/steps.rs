@@ -1,60 +1,59 @@
 //! The steps of members, joiners and purgers.
 
-use super::{HoldRule, Holds, JOINER, Joining, MEMBERS, Member, PURGERS, State, Step, View};
-
-/// The kinds of keys that a purger reads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    Bases,
-    Holds,
-    Places,
-}
+use super::{HoldRule, Holds, Joining, MEMBERS, Member, Needs, PURGERS, State, Step, View};
 
 impl Holds {
-    /// The order in which a purger reads the keys. A hold that it does not see was written after
-    /// the bases were read, so its joiner chooses a base that is not lower; and a hold given back
-    /// has left a place, which is read afterwards.
-    pub(super) fn order(&self) -> [Kind; 3] {
-        match self.rule {
-            HoldRule::HoldsBeforeBases => [Kind::Holds, Kind::Bases, Kind::Places],
-            HoldRule::PlacesBeforeHolds => [Kind::Bases, Kind::Places, Kind::Holds],
-            _ => [Kind::Bases, Kind::Holds, Kind::Places],
+    /// How far a purger may let the lane be purged, by the key.
+    pub(super) fn limit(&self, state: &State, own: usize) -> u8 {
+        let has_place = |number: usize| matches!(state.members[number].needs, Needs::Place(_));
+        let others = (0..MEMBERS).any(|number| number != own && has_place(number));
+        let has_own = has_place(own) || self.rule == HoldRule::ForgottenPurges;
+        if !has_own || !others && self.rule != HoldRule::OwnFiles {
+            return state.purged;
         }
-    }
-
-    /// How far the purger of a view may purge.
-    pub(super) fn limit(&self, view: &View) -> u8 {
-        let base = match self.rule {
-            HoldRule::PastBase => view.proven,
-            _ => view.base,
+        let counts = |number: usize| match self.rule {
+            HoldRule::PastBase => number == own,
+            HoldRule::OwnFilesIgnored => number != own,
+            HoldRule::HoldsIgnored => has_place(number),
+            _ => true,
         };
-        match (base, view.held) {
-            (Some(base), Some(false)) => view.proven.map_or(base, |proven| proven.min(base)),
-            _ => 0,
-        }
+        let needs = |number: usize| state.members[number].needs.behind();
+        let lowest = (0..MEMBERS).filter(|number| counts(*number)).filter_map(needs).min();
+        lowest.unwrap_or(0).max(state.purged)
     }
 
     /// The steps of a member.
     pub(super) fn steps_of(&self, state: &State, number: usize, steps: &mut Vec<Step>) {
         let member = &state.members[number];
-        // A purge may arrive after its sender has burned.
-        if number < PURGERS && state.views[number].read == 3 {
-            steps.push(Step::Purge(number));
+        let is_purger = number < PURGERS && member.joining == Joining::Member;
+        // What is under way arrives also after its sender has burned.
+        if number < PURGERS && state.views[number].is_some() {
+            steps.push(Step::Raise(number));
+        }
+        if state.forgets > 0 && member.needs != Needs::Nothing {
+            steps.push(Step::Forget(number));
         }
         if member.burned {
             return;
         }
-        if number < PURGERS && state.views[number].read < 3 {
+        if is_purger && state.views[number].is_none() {
             steps.push(Step::Read(number));
         }
         if state.burns > 0 {
             steps.push(Step::Burn(number));
         }
-        if member.joining != Joining::Member {
-            steps.push(Step::Join(number));
-        }
-        if !matches!(member.joining, Joining::Fetched | Joining::Member) {
-            return;
+        match member.joining {
+            Joining::Out | Joining::Fetched => return steps.push(Step::Join(number)),
+            Joining::Holds => {
+                let others = (0..MEMBERS).filter(|other| *other != number);
+                let has_files = |other: &usize| {
+                    let other = &state.members[*other];
+                    !other.burned && other.joining == Joining::Member
+                };
+                steps.extend(others.filter(has_files).map(|other| Step::Fetch(number, other)));
+                return;
+            }
+            Joining::Member => {}
         }
         if member.received < state.end && member.received >= state.begin {
             steps.push(Step::Receive(number));
@@ -65,11 +64,8 @@ impl Holds {
                 steps.push(Step::Cut(number));
             }
         }
-        if member.proven.is_some_and(|proven| proven < self.reports(member)) {
+        if member.needs.behind().is_none_or(|behind| behind < self.reports(member)) {
             steps.push(Step::Report(number));
-        }
-        if member.base.is_none_or(|base| base < member.synced) {
-            steps.push(Step::Base(number));
         }
     }
 
@@ -84,25 +80,14 @@ impl Holds {
     pub(super) fn take(&self, state: &mut State, step: Step) {
         match step {
             Step::Append => state.end += 1,
-            Step::Receive(number) => {
-                let member = &mut state.members[number];
-                member.received += 1;
-                // Without power cuts it makes no difference when files are synced.
-                if self.cuts == 0 {
-                    member.synced = member.received;
-                }
-            }
+            Step::Receive(number) => state.members[number].received += 1,
             Step::Sync(number) => {
                 let member = &mut state.members[number];
                 member.synced = member.received;
             }
             Step::Report(number) => {
-                let member = &mut state.members[number];
-                member.proven = Some(self.reports(member));
-            }
-            Step::Base(number) => {
-                let member = &mut state.members[number];
-                member.base = Some(member.synced);
+                let at = self.reports(&state.members[number]);
+                self.take_place(state, number, at);
             }
             Step::Cut(number) => {
                 let member = &mut state.members[number];
@@ -114,81 +99,77 @@ impl Holds {
                 state.burns -= 1;
             }
             Step::Join(number) => self.join(state, number),
-            Step::Read(number) => self.read(state, number),
-            Step::Purge(number) => {
-                let limit = self.limit(&state.views[number]);
-                state.begin = state.begin.max(limit);
-                state.views[number] = View::default();
+            Step::Fetch(number, other) => {
+                let synced = state.members[other].synced;
+                let joiner = &mut state.members[number];
+                (joiner.received, joiner.synced) = (synced, synced);
+                joiner.joining = Joining::Fetched;
             }
+            Step::Read(number) => {
+                let limit = self.limit(state, number);
+                state.views[number] = Some(View { limit, is_newest: true });
+                if self.rule == HoldRule::PurgesFirst {
+                    state.begin = state.begin.max(limit);
+                }
+            }
+            Step::Raise(number) => {
+                let view = state.views[number].take();
+                let view =
+                    view.filter(|view| view.is_newest || self.rule == HoldRule::Unconditional);
+                if let Some(view) = view.filter(|view| view.limit > state.purged) {
+                    state.purged = view.limit;
+                    changed(state);
+                }
+            }
+            Step::Forget(number) => {
+                state.forgets -= 1;
+                set(state, number, Needs::Nothing);
+            }
+            Step::Purge => state.begin = state.purged,
         }
+    }
+
+    /// A member states a place, unless the lane may be purged above: then the member joins anew.
+    fn take_place(&self, state: &mut State, number: usize, at: u8) {
+        let joins = state.members[number].joining == Joining::Fetched;
+        let is_late = match self.rule {
+            HoldRule::HoldAfterBase if joins => false,
+            HoldRule::LooksAtLane if joins => at < state.begin,
+            HoldRule::PlaceAtOnce if !joins => false,
+            _ => at < state.purged,
+        };
+        if is_late {
+            state.members[number].joining = Joining::Out;
+            return set(state, number, Needs::Nothing);
+        }
+        state.members[number].joining = Joining::Member;
+        set(state, number, Needs::Place(at));
     }
 
     fn join(&self, state: &mut State, number: usize) {
-        let hold_late = self.rule == HoldRule::HoldAfterBase;
-        let takes_older = self.rule == HoldRule::OlderBase;
-        let (begin, mut joiner) = (state.begin, state.members[number]);
-        let is_there = |owner: usize| !state.members[owner].burned;
-        joiner.joining = match joiner.joining {
-            Joining::Out if !hold_late => {
-                joiner.hold = true;
-                Joining::Holds
-            }
-            Joining::Out | Joining::Holds => {
-                let with_base = (0..MEMBERS).filter(|owner| is_there(*owner));
-                let bases = with_base.filter_map(|owner| Some((state.members[owner].base?, owner)));
-                let stated = state.members.iter().filter_map(|member| member.base).max();
-                let is_low = |base: u8| stated.is_some_and(|stated| base < stated);
-                match bases.max_by_key(|(base, _)| *base) {
-                    Some((base, owner)) if !is_low(base) || takes_older => {
-                        Joining::Chosen(owner, base)
-                    }
-                    _ => joiner.joining,
+        match state.members[number].joining {
+            Joining::Out => {
+                state.members[number].joining = Joining::Holds;
+                if !matches!(self.rule, HoldRule::HoldAfterBase | HoldRule::LooksAtLane) {
+                    set(state, number, Needs::Hold(state.purged));
                 }
             }
-            Joining::Chosen(owner, base) if hold_late && !joiner.hold => {
-                joiner.hold = true;
-                Joining::Chosen(owner, base)
-            }
-            Joining::Chosen(owner, base) if begin <= base => Joining::Checked(owner, base),
-            Joining::Chosen(..) => Joining::Holds,
-            Joining::Checked(owner, base) if is_there(owner) => {
-                (joiner.received, joiner.synced) = (base, base);
-                match self.rule {
-                    HoldRule::ReleasesFirst => joiner.hold = false,
-                    _ => joiner.proven = Some(base),
-                }
-                Joining::Fetched
-            }
-            Joining::Checked(..) => Joining::Holds,
-            Joining::Fetched | Joining::Member => {
-                match self.rule {
-                    HoldRule::ReleasesFirst => joiner.proven = Some(joiner.synced),
-                    _ => joiner.hold = false,
-                }
-                Joining::Member
-            }
-        };
-        debug_assert_eq!(number, JOINER, "one member joins");
-        state.members[number] = joiner;
-    }
-
-    fn read(&self, state: &mut State, number: usize) {
-        let mut view = state.views[number];
-        let all = || state.members.iter().enumerate();
-        match self.order()[usize::from(view.read)] {
-            Kind::Bases => {
-                let counts = |owner: usize| owner != number || self.rule == HoldRule::OwnBase;
-                let bases = all().filter(|(owner, _)| counts(*owner)).filter_map(|(_, m)| m.base);
-                view.base = bases.max();
-            }
-            Kind::Holds => view.held = Some(all().any(|(_, member)| member.hold)),
-            Kind::Places => {
-                let ignores = self.rule == HoldRule::OwnFilesIgnored;
-                let places = all().filter(|(owner, _)| *owner != number || !ignores);
-                view.proven = places.filter_map(|(_, member)| member.proven).min();
+            _ => {
+                let at = state.members[number].synced;
+                self.take_place(state, number, at);
             }
         }
-        view.read += 1;
-        state.views[number] = view;
+    }
+}
+
+/// The key has changed: a set of what was read before is refused.
+fn changed(state: &mut State) {
+    state.views.iter_mut().flatten().for_each(|view| view.is_newest = false);
+}
+
+fn set(state: &mut State, number: usize, needs: Needs) {
+    if state.members[number].needs != needs {
+        state.members[number].needs = needs;
+        changed(state);
     }
 }

@@ -1,29 +1,14 @@
 //! Describes the steps of the model.
 
-use super::steps::Kind;
-use super::{Holds, Joining, State, Step};
+use super::{Holds, Joining, Needs, State, Step};
 use crate::check::Protocol;
 
 const NAMES: [&str; 3] = ["P", "S", "J"];
 
-fn tell_join(before: &State, after: &State, number: usize) -> String {
-    let (was, is) = (&before.members[number], &after.members[number]);
-    match (was.joining, is.joining) {
-        (_, Joining::Chosen(..)) if is.hold != was.hold => "holds the log".into(),
-        (_, Joining::Holds) if is.hold != was.hold => "holds the log".into(),
-        (_, Joining::Chosen(owner, base)) => {
-            format!("chooses the base of {}, from {base}", NAMES[owner])
-        }
-        (Joining::Chosen(..), Joining::Holds) => "finds that the log begins too late".into(),
-        (Joining::Checked(..), Joining::Holds) => "does not get the base any more".into(),
-        (_, Joining::Checked(_, base)) => {
-            format!("goes on with the base from {base}; the log begins at {}", before.begin)
-        }
-        (_, Joining::Fetched) if is.hold == was.hold => "has the base, and takes its place".into(),
-        (_, Joining::Fetched) => "has the base, and gives its hold back".into(),
-        (_, Joining::Member) if is.hold == was.hold => "takes its place".into(),
-        (_, Joining::Member) => "gives its hold back".into(),
-        (_, Joining::Out | Joining::Holds) => "goes on".into(),
+fn tell_place(after: &State, number: usize) -> String {
+    match after.members[number].needs {
+        Needs::Place(at) => format!("takes its place at {at}"),
+        _ => "is too late, and joins anew".into(),
     }
 }
 
@@ -31,39 +16,36 @@ impl Protocol for Holds {
     fn tell(&self, before: &State, step: &Step, after: &State) -> String {
         let (number, what) = match *step {
             Step::Append => return format!("message {} is stored", after.end),
+            Step::Purge => return format!("the lane is purged up to {}", after.begin),
+            Step::Forget(number) => return format!("{} is forgotten", NAMES[number]),
             Step::Receive(number) => {
                 (number, format!("receives message {}", after.members[number].received))
             }
             Step::Sync(number) => (number, "syncs its files".into()),
-            Step::Report(number) => {
-                let proven = after.members[number].proven.unwrap_or(0);
-                (number, format!("reports position {proven}"))
-            }
-            Step::Base(number) => {
-                let base = after.members[number].base.unwrap_or(0);
-                (number, format!("states a base from {base}"))
-            }
+            Step::Report(number) => (number, tell_place(after, number)),
             Step::Cut(number) => (number, "loses power, and what it has not synced".into()),
             Step::Burn(number) => (number, "burns".into()),
-            Step::Join(number) => (number, tell_join(before, after, number)),
-            Step::Read(number) => {
-                let view = &after.views[number];
-                let kind = self.order()[usize::from(view.read) - 1];
-                let or_none = |found: Option<u8>| found.map_or("none".into(), |at| at.to_string());
-                let what = match kind {
-                    Kind::Bases => format!("the bases: {}", or_none(view.base)),
-                    Kind::Holds if view.held == Some(true) => "the holds: there is one".into(),
-                    Kind::Holds => "the holds: none".into(),
-                    Kind::Places => {
-                        format!("what members have proven: {}", or_none(view.proven))
-                    }
+            Step::Join(number) if before.members[number].joining == Joining::Out => {
+                let what = match after.members[number].needs {
+                    Needs::Hold(at) => format!("holds the lane from {at} on"),
+                    _ => "joins without a hold".into(),
                 };
-                (number, format!("reads {what}"))
+                (number, what)
             }
-            Step::Purge(number) => {
-                let limit = self.limit(&before.views[number]);
-                (number, format!("purges up to {limit}; the log begins at {}", after.begin))
+            Step::Join(number) => (number, tell_place(after, number)),
+            Step::Fetch(number, other) => {
+                let at = after.members[number].synced;
+                (number, format!("has the files of {}, up to {at}", NAMES[other]))
             }
+            Step::Read(number) => {
+                let limit = after.views[number].map_or(0, |view| view.limit);
+                let purges = if after.begin > before.begin { ", and purges" } else { "" };
+                (number, format!("reads the key: purged may be {limit}{purges}"))
+            }
+            Step::Raise(number) if after.purged > before.purged => {
+                (number, format!("sets the key: purged is {}", after.purged))
+            }
+            Step::Raise(number) => (number, "does not set the key".into()),
         };
         format!("{} {what}", NAMES[number])
     }
@@ -71,7 +53,7 @@ impl Protocol for Holds {
     fn verdict(&self, state: &State) -> String {
         match state.cut_off() {
             Some(number) => format!(
-                "{} needs the messages behind {}, and the log begins at {}",
+                "{} needs the messages behind {}, and the lane begins at {}",
                 NAMES[number],
                 state.needs(number).unwrap_or(0),
                 state.begin

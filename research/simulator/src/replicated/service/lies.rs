@@ -1,4 +1,4 @@
-//! A simulated log that lies, and what it holds in words.
+//! A simulated log that lies, and the content of the log in words.
 
 use super::{Lie, Net, Witnesses};
 use hyades_replication::{Message, MessageBody};
