@@ -27,6 +27,12 @@ pub struct MemberOptions {
     /// How long the lease of a primary lasts
     #[arg(long, default_value = "3", value_parser = units::some_seconds)]
     lease: f64,
+    /// The most bytes of the log kept for a member that is behind; beyond, the member joins anew
+    #[arg(long, value_name = "SIZE", default_value = "64GiB", value_parser = units::size)]
+    log_bytes: u64,
+    /// How long the log is kept for a member that is down
+    #[arg(long, value_name = "TIME", default_value = "86400", value_parser = units::some_seconds)]
+    forget_after: f64,
     /// Replicas of each lane: 1, 3 or 5
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=5))]
     replicas: u32,
@@ -41,11 +47,13 @@ pub struct MemberOptions {
     nats_near: Option<String>,
 }
 
-const NAMES: [&str; 8] = [
+const NAMES: [&str; 10] = [
     "--replicated",
     "--node",
     "--announce",
     "--lease",
+    "--log-bytes",
+    "--forget-after",
     "--replicas",
     "--nats-creds",
     "--nats-ca",

@@ -2,7 +2,7 @@
 //!
 //! Nothing here waits: the thread of a primary has a lease to keep.
 
-use crate::holds::{self, Holds, KEY, TooLate};
+use crate::holds::{self, Holds, KEY, MemberNeeds, TooLate};
 use crate::keys;
 use crate::lane_place::LanePlace;
 use crate::service::{LogService, Place, Reply, Request, RequestId, Revision};
@@ -18,12 +18,19 @@ const AGAIN_NS: u64 = 50_000_000;
 /// forgotten.
 const SAME_INTERVALS: u64 = 12;
 
+/// A member that joins loses its hold if the hold was not stated for as long.
+const HOLD_NS: u64 = 600_000_000_000;
+/// A member that joins states its hold again after as long.
+pub(crate) const HOLD_AGAIN_NS: u64 = HOLD_NS / 10;
+
 /// How often a member states its place, and when others are forgotten.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct HoldTimes {
+pub(crate) struct HoldLimits {
     pub interval: Duration,
     /// A member whose statement is as old loses its place.
     pub forget_after: Duration,
+    /// A member that lacks more of the log loses its place.
+    pub log_bytes: u64,
 }
 
 /// What a keeper has under way.
@@ -49,6 +56,7 @@ pub(crate) struct HoldKeeper {
     database: [u8; 16],
     interval_ns: u64,
     forget_ns: u64,
+    log_bytes: u64,
     /// Whether the member is the primary.
     purges: bool,
     under_way: HoldRequest,
@@ -67,15 +75,16 @@ impl HoldKeeper {
     pub fn new(
         service: Arc<dyn LogService>,
         (node, database): (&str, [u8; 16]),
-        times: HoldTimes,
+        limits: HoldLimits,
         purges: bool,
     ) -> HoldKeeper {
         HoldKeeper {
             service,
             node: node.to_owned(),
             database,
-            interval_ns: times.interval.as_nanos() as u64,
-            forget_ns: times.forget_after.as_nanos() as u64,
+            interval_ns: limits.interval.as_nanos() as u64,
+            forget_ns: limits.forget_after.as_nanos() as u64,
+            log_bytes: limits.log_bytes,
             purges,
             under_way: HoldRequest::Nothing,
             due_ns: 0,
@@ -162,7 +171,7 @@ impl HoldKeeper {
             }
         }
         if self.purges {
-            self.forget_silent(&mut next, now);
+            self.forget(&mut next, places, now);
             next.raise(&self.node);
         }
         if next == found {
@@ -174,16 +183,23 @@ impl HoldKeeper {
         Ok(())
     }
 
-    /// Takes the places of members that have stated nothing for long.
-    fn forget_silent(&mut self, holds: &mut Holds, now: u64) {
+    /// Takes the places of members that have stated nothing for long, or lack too much of the log,
+    /// which this member has up to `places`.
+    fn forget(&mut self, holds: &mut Holds, places: &[LanePlace], now: u64) {
         let (own, heard, forget_ns) = (&self.node, &mut self.heard, self.forget_ns);
+        let lacks = |needs: &MemberNeeds| {
+            let lanes = needs.places.iter().zip(places);
+            lanes.map(|(theirs, own)| own.end.saturating_sub(theirs.end)).sum::<u64>()
+        };
         heard.retain(|node, _| holds.members.contains_key(node));
         holds.members.retain(|node, needs| {
             let known = heard.entry(node.clone()).or_insert((needs.stated, now));
             if known.0 != needs.stated {
                 *known = (needs.stated, now);
             }
-            node == own || now.saturating_sub(known.1) < forget_ns
+            let silent_ns = now.saturating_sub(known.1);
+            let limit_ns = if needs.has_place() { forget_ns } else { forget_ns.min(HOLD_NS) };
+            node == own || silent_ns < limit_ns && lacks(needs) <= self.log_bytes
         });
     }
 
@@ -207,5 +223,57 @@ impl HoldKeeper {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simulated::{Faults, SimulatedLog};
+    use std::cell::Cell;
+
+    fn places(place: u64, end: u64) -> Vec<LanePlace> {
+        vec![LanePlace { incarnation: 1, place, next: place, chain: 0, end }]
+    }
+
+    #[test]
+    fn members_that_lack_too_much_or_are_silent_lose_their_places() {
+        let service: Arc<dyn LogService> = Arc::new(SimulatedLog::new(1, 1, Faults::default()));
+        let limits = HoldLimits {
+            interval: Duration::from_secs(1),
+            forget_after: Duration::from_secs(3600),
+            log_bytes: 1000,
+        };
+        let now = Cell::new(1_000_000_000);
+        let keep = |keeper: &mut HoldKeeper, place, end| {
+            for _ in 0..10 {
+                now.set(now.get() + limits.interval.as_nanos() as u64);
+                clock::simulate(Some(now.get()));
+                keeper.step(|| places(place, end)).unwrap();
+            }
+            keeper.newest().unwrap().clone()
+        };
+        let keeper =
+            |node, purges| HoldKeeper::new(service.clone(), (node, [1; 16]), limits, purges);
+        let (mut primary, mut standby) = (keeper("a", true), keeper("b", false));
+        keep(&mut standby, 3, 500);
+        let holds = keep(&mut primary, 9, 1500);
+        assert_eq!((holds.purged, holds.members.len()), (vec![3], 2));
+        // The standby is there, and too far behind.
+        keep(&mut standby, 4, 600);
+        let holds = keep(&mut primary, 12, 1700);
+        assert_eq!((holds.purged, holds.members.len()), (vec![3], 1), "no other has files");
+        keep(&mut standby, 11, 1600);
+        let holds = holds::change(&*service, (&[1; 16], 1), |holds| {
+            holds.hold("c");
+            holds.clone()
+        });
+        assert_eq!(holds.unwrap().members.len(), 3);
+        assert_eq!(keep(&mut primary, 12, 1700).members.len(), 3);
+        now.set(now.get() + HOLD_NS);
+        keep(&mut standby, 11, 1600);
+        let holds = keep(&mut primary, 12, 1700);
+        assert_eq!((holds.purged, holds.members.len()), (vec![11], 2), "the hold is forgotten");
+        clock::simulate(None);
     }
 }

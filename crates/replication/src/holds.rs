@@ -171,17 +171,31 @@ pub(crate) fn change<T>(
     }
 }
 
+/// Changes the key, if a member has stated anything.
+fn change_stated<T>(
+    service: &dyn LogService,
+    change_one: impl FnMut(&mut Holds) -> T,
+) -> Result<Option<T>, RemoteEnded> {
+    let Some((_, known)) = newest(service)? else { return Ok(None) };
+    let database = unhex(&known.database).and_then(|uuid| uuid.try_into().ok());
+    let database = database
+        .ok_or_else(|| different(format!("key {KEY:?} of the log service names no database")))?;
+    change(service, (&database, known.purged.len()), change_one).map(Some)
+}
+
 /// Takes the place of a node's member: the lanes are kept for the member no longer. Returns whether
 /// the node had one. A member that runs takes a place again.
 ///
 /// # Errors
 /// The service holds something else, or does not answer.
 pub fn remove(service: &dyn LogService, node: &str) -> Result<bool, RemoteEnded> {
-    let Some((_, known)) = newest(service)? else { return Ok(false) };
-    let database = unhex(&known.database).and_then(|uuid| uuid.try_into().ok());
-    let database = database
-        .ok_or_else(|| different(format!("key {KEY:?} of the log service names no database")))?;
-    change(service, (&database, known.purged.len()), |holds| holds.members.remove(node).is_some())
+    let removed = change_stated(service, |holds| holds.members.remove(node).is_some())?;
+    Ok(removed == Some(true))
+}
+
+/// Has a node's member, which fetches a base, hold the lanes for longer.
+pub(crate) fn hold_again(service: &dyn LogService, node: &str) -> Result<(), RemoteEnded> {
+    change_stated(service, |holds| holds.hold(node)).map(drop)
 }
 
 #[cfg(test)]

@@ -116,6 +116,8 @@ pub struct MemberLoop {
     stop: Arc<AtomicBool>,
     /// Gives bases to others.
     bases: BaseServer,
+    /// When a member that fetches a base states its hold again.
+    holds_again_ns: u64,
     /// Bases that were fetched in vain since one came.
     failed_fetches: usize,
     /// What the members tell.
@@ -155,6 +157,7 @@ impl MemberLoop {
         Ok(MemberLoop {
             told: service.listen(),
             bases: BaseServer::new(service.clone(), &settings.node),
+            holds_again_ns: 0,
             failed_fetches: 0,
             standbys: BTreeMap::new(),
             tells_ns: 0,
@@ -379,8 +382,8 @@ impl MemberLoop {
 
     fn become_standby(&mut self, standby: Standby) {
         let whose = (&*self.settings.node, standby.uuid());
-        let times = self.settings.hold_times();
-        let holds = HoldKeeper::new(self.service.clone(), whose, times, false);
+        let limits = self.settings.hold_limits();
+        let holds = HoldKeeper::new(self.service.clone(), whose, limits, false);
         let (standby, holds) = (Box::new(standby), Box::new(holds));
         self.state = MemberState::Standby { standby, holds, is_told: false };
     }

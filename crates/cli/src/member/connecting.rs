@@ -47,6 +47,8 @@ impl Connecting {
         let member = MemberSettings {
             address: self.options.announce.clone(),
             term: Duration::from_secs_f64(self.options.lease),
+            log_bytes: self.options.log_bytes,
+            forget_after: Duration::from_secs_f64(self.options.forget_after),
             ..MemberSettings::new(&*self.options.node, &self.dir)
         };
         let make = self.make.clone();

@@ -2,6 +2,7 @@
 
 use super::{AGAIN_NS, MemberLoop, MemberState, Role};
 use crate::base_fetch::{BaseFetch, Fetched};
+use crate::hold_keeper::HOLD_AGAIN_NS;
 use crate::holds::{self, Holds};
 use crate::lease;
 use crate::standby::StandbyError;
@@ -35,6 +36,7 @@ impl MemberLoop {
         self.reason = format!("a base comes from node {node}");
         let options = (self.declare)().mirror_options(self.settings.dirs.clone(), lanes);
         let fetch = BaseFetch::begin(self.service.clone(), node, database, options);
+        self.holds_again_ns = clock::monotonic_ns() + HOLD_AGAIN_NS;
         self.state = MemberState::Fetching(Box::new(fetch));
         Ok(())
     }
@@ -43,6 +45,10 @@ impl MemberLoop {
     pub(super) fn fetch(&mut self, wait: Duration) -> Result<Option<Role>, StandbyError> {
         self.watch.step()?;
         let MemberState::Fetching(fetch) = &mut self.state else { return Ok(None) };
+        if clock::monotonic_ns() >= self.holds_again_ns {
+            holds::hold_again(&*self.service, &self.holder.node)?;
+            self.holds_again_ns = clock::monotonic_ns() + HOLD_AGAIN_NS;
+        }
         let node = fetch.node().to_owned();
         let again_ns = match fetch.step(wait) {
             Ok(Fetched::GoesOn) => return Ok(None),

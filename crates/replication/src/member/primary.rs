@@ -102,7 +102,7 @@ impl Primary {
         let (database, appender) = begun?;
         let marks = MarkMaker::new(&database, service.clone(), settings.mark_interval)?;
         let whose = (&*settings.node, uuid);
-        let holds = HoldKeeper::new(service.clone(), whose, settings.hold_times(), true);
+        let holds = HoldKeeper::new(service.clone(), whose, settings.hold_limits(), true);
         let (number, keeper, places_ns) = (own.incarnation, Some(keeper), 0);
         let mut primary = Primary {
             database,

@@ -1,6 +1,6 @@
 //! The settings of a member.
 
-use crate::hold_keeper::HoldTimes;
+use crate::hold_keeper::HoldLimits;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -23,6 +23,9 @@ pub struct MemberSettings {
     /// A member that has stated nothing for as long is waited for no more: the messages that the
     /// member lacks are purged, and the member joins with a base.
     pub forget_after: Duration,
+    /// A member that lacks more bytes of the log is waited for no more, whether it runs or not: so
+    /// the lanes keep about as many at most.
+    pub log_bytes: u64,
     /// Tells the directories apart from those of all other processes, see
     /// [`place_of`](crate::lease::place_of); `None`: by the first directory.
     pub place: Option<String>,
@@ -30,7 +33,7 @@ pub struct MemberSettings {
 
 impl MemberSettings {
     /// The settings of a node with one directory: a lease of 3 seconds, marks each 20 ms,
-    /// statements each 5 seconds, and members that are waited for a day.
+    /// statements each 5 seconds, and members that are waited for a day or 64 GiB of the log.
     pub fn new(node: impl Into<String>, dir: impl Into<PathBuf>) -> MemberSettings {
         MemberSettings {
             node: node.into(),
@@ -40,11 +43,13 @@ impl MemberSettings {
             mark_interval: Duration::from_millis(20),
             hold_interval: Duration::from_secs(5),
             forget_after: Duration::from_secs(24 * 3600),
+            log_bytes: 64 << 30,
             place: None,
         }
     }
 
-    pub(super) fn hold_times(&self) -> HoldTimes {
-        HoldTimes { interval: self.hold_interval, forget_after: self.forget_after }
+    pub(super) fn hold_limits(&self) -> HoldLimits {
+        let MemberSettings { hold_interval: interval, forget_after, log_bytes, .. } = *self;
+        HoldLimits { interval, forget_after, log_bytes }
     }
 }

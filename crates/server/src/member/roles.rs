@@ -115,6 +115,7 @@ impl MemberThread<'_> {
             RoleChange::Stopped(text) => (Role::Stopped, &text[..]),
         };
         self.shared.membership.set_role(role, text);
+        self.tell(name, &change);
         (self.handing_over_until, self.suspended_since) = (None, None);
         self.catches_up = false;
         if has_switched || closes && std::mem::take(&mut self.has_served) {
@@ -128,6 +129,16 @@ impl MemberThread<'_> {
             RoleChange::Candidate | RoleChange::Joining(_) | RoleChange::Stopped(_) => {}
         }
         self.shared.membership.figures.took(name, began);
+    }
+
+    /// Tells the operator what the member becomes.
+    fn tell(&self, name: &str, change: &RoleChange) {
+        let view = self.source.view();
+        let what = match change {
+            RoleChange::Joining(why) | RoleChange::Stopped(why) => why.clone(),
+            _ => format!("incarnation {} of the log", view.incarnation),
+        };
+        eprintln!("member {} of {}: {name}, {what}", view.node, view.name);
     }
 
     /// Lets go of the database, if there is one. A reader of a standby may last for a moment if

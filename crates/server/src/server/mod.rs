@@ -296,6 +296,9 @@ impl Server {
         let found = opened.database.recovery();
         let (dir, streams) = (self.shared.settings.dir(), opened.database.streams());
         let dir = dir.display();
+        if let Some(role) = self.shared.membership.in_words() {
+            return format!("{role} in {dir}");
+        }
         match found.found {
             false => format!("created a database in {dir}, with {streams} log streams"),
             true => {

@@ -222,6 +222,13 @@ impl Membership {
         ROLES[usize::from(self.role.load(Ordering::Acquire))]
     }
 
+    /// The role in words, with database and incarnation, of a member.
+    pub fn in_words(&self) -> Option<String> {
+        let (role, view) = (self.role().name(), self.view());
+        let (name, incarnation) = (&view.name, view.incarnation);
+        self.is_on().then(|| format!("{role} of {name}, incarnation {incarnation} of the log,"))
+    }
+
     /// Whether the server is a member.
     #[inline]
     pub fn is_on(&self) -> bool {

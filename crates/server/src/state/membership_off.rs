@@ -15,6 +15,11 @@ impl NoMembership {
         false
     }
 
+    /// The role in words, with database and incarnation, of a member.
+    pub const fn in_words(&self) -> Option<String> {
+        None
+    }
+
     /// Whether some commands are refused by the role of the server.
     #[inline]
     pub const fn restricts(&self) -> bool {
