@@ -1,5 +1,5 @@
-//! A log service in memory, for tests: requests and replies are late, lost and repeated as a seed
-//! says.
+//! A log service in memory, for tests and measurements: requests and replies are late, lost and
+//! repeated as a seed says.
 
 use crate::service::{LogService, Place, Question, Reply, Request, RequestId, Revision, Versioned};
 use fastrand::Rng;
@@ -143,6 +143,12 @@ impl SimulatedLog {
                 copies: Vec::new(),
             }),
         }
+    }
+
+    /// The same service, whose messages have at most this many bytes.
+    pub fn with_messages_of(mut self, max_message_bytes: usize) -> Self {
+        self.max_message_bytes = max_message_bytes;
+        self
     }
 
     /// The messages of a lane.

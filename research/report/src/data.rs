@@ -45,6 +45,8 @@ fn broken(value: &Value) -> Option<&'static str> {
         Some("wrong: the recovered state differs")
     } else if is_false("/consistent") {
         Some("wrong: the workload's conditions are violated")
+    } else if is_false("/replicated/state_matches") {
+        Some("wrong: a standby's state differs from the primary's")
     } else {
         None
     }
@@ -274,6 +276,11 @@ mod tests {
         let wrong = Outcome::Done(json!({"recovery": {"state_matches": false}}));
         assert!(wrong.value().is_none());
         assert!(wrong.trouble().unwrap().contains("differs"));
+        let apart = json!({"replicated": {"state_matches": false}, "consistent": true});
+        let apart = Outcome::Done(apart);
+        assert!(apart.value().is_none() && apart.trouble().unwrap().contains("standby"));
+        let alone = json!({"replicated": {"state_matches": null}});
+        assert!(Outcome::Done(alone).value().is_some());
         let right = Outcome::Done(json!({"recovery": {"state_matches": null}, "consistent": true}));
         assert!(right.value().is_some() && right.trouble().is_none());
         assert!(Outcome::Failed(String::new()).value().is_none());

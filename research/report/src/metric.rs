@@ -46,6 +46,12 @@ pub enum Metric {
     WorkerProcessors,
     /// Processors busy with all threads but the workers.
     OtherProcessors,
+    /// Transactions per second of the whole run, until the last standby shows all of them.
+    CopiedRate,
+    /// The mean age of the state that a standby shows, in milliseconds.
+    StandbyAge,
+    /// The time after the last acknowledgement until all standbys show it, in milliseconds.
+    CatchUp,
     /// Conflicts per acknowledged transaction.
     Conflicts,
     /// Rows per second of the ended scans, beside the transactions.
@@ -100,6 +106,9 @@ impl Metric {
             Metric::Workers => "workers",
             Metric::WorkerProcessors => "processors busy with the workers",
             Metric::OtherProcessors => "processors busy with other threads than the workers",
+            Metric::CopiedRate => "transactions / s on all copies",
+            Metric::StandbyAge => "age of a standby's state (ms)",
+            Metric::CatchUp => "until the standbys show the last transaction (ms)",
             Metric::Conflicts => "conflicts / transaction",
             Metric::ScanRate => "rows scanned / s",
             Metric::ScansFailed => "scans that failed",
@@ -167,6 +176,9 @@ impl Metric {
             Metric::Workers => number("/workers")?,
             Metric::WorkerProcessors => number("/busy_processors/workers")?,
             Metric::OtherProcessors => number("/busy_processors/others")?,
+            Metric::CopiedRate => number("/replicated/copied_per_s")?,
+            Metric::StandbyAge => number("/replicated/age_ms")?,
+            Metric::CatchUp => number("/replicated/catch_up_ms")?,
             Metric::Conflicts => number("/aborts")? / number("/acknowledged")?,
             Metric::ScanRate => number("/scans/rows_per_s")?,
             Metric::ScansFailed => number("/scans/failed")?,
@@ -263,5 +275,10 @@ mod tests {
         let run = json!({"vectors": {"fold_ns": 3.5, "transaction_ns": 20.0}});
         assert_eq!(Metric::FoldTime.of(&run), Some(3.5));
         assert_eq!(Metric::VectorTime.of(&run), Some(20.0));
+        let copies = json!({"copied_per_s": 9e4, "age_ms": 20.0, "catch_up_ms": null});
+        let run = json!({ "replicated": copies });
+        assert_eq!(Metric::CopiedRate.of(&run), Some(9e4));
+        assert_eq!(Metric::StandbyAge.of(&run), Some(20.0));
+        assert_eq!(Metric::CatchUp.of(&run), None);
     }
 }

@@ -139,6 +139,7 @@ impl<W: Workload> Worker<'_, W> {
         }
         let tally = &mut self.tally;
         self.queue.drain(|started| {
+            tally.transactions += 1;
             if counts {
                 tally.count(started, now, begin);
             }

@@ -46,6 +46,10 @@ impl Drive {
 pub struct Measured {
     /// The measured interval in seconds.
     pub seconds: f64,
+    /// Transactions acknowledged at any time, before and after the interval too; 0 where these are
+    /// not counted.
+    #[cfg_attr(not(feature = "replication"), expect(dead_code, reason = "of runs with standbys"))]
+    pub transactions: u64,
     /// Transactions acknowledged within the interval.
     pub acknowledged: u64,
     /// Rollbacks among them.

@@ -11,6 +11,7 @@ mod measured;
 pub mod options;
 mod outcome;
 mod posting;
+pub mod replicating;
 pub mod report;
 pub mod scanners;
 pub mod settings;
@@ -171,6 +172,10 @@ fn load<W: Workload>(
 }
 
 fn run_one<W: Workload>(settings: &Settings, make: impl Fn() -> W) -> Result<Ran, Failure> {
+    #[cfg(feature = "replication")]
+    if settings.replicating.standbys.is_some() {
+        return replicating::run(settings, make);
+    }
     let mut workload = make();
     // The population is logged as commands where the protocol allows it, because they are short. It
     // is an incarnation of its own.

@@ -2,8 +2,9 @@
 
 use super::choices::{Concurrency, Isolation, Protocol, RecordKind};
 use super::help::CHOICES;
-use super::knobs::Knobs;
+use super::knobs::{FlushedBy, Knobs};
 use super::posting::Posting;
+use super::replicating::Replicating;
 use super::scanners::Scanning;
 use super::settings::Settings;
 use super::smallbank::{self, SmallBank};
@@ -49,6 +50,8 @@ pub struct Common {
     patience: Option<u32>,
     #[command(flatten)]
     posting: Posting,
+    #[command(flatten)]
+    replicating: Replicating,
     /// Acknowledge transactions when they are pre-committed, before they are on disk; the report
     /// says what a crash can lose
     #[arg(long)]
@@ -216,6 +219,7 @@ impl Bench {
             isolation: common.isolation,
             patience: common.patience.unwrap_or(0),
             posting: common.posting,
+            replicating: common.replicating,
             asynchronous: common.asynchronous,
             streams,
             dirs: common.log_dir,
@@ -259,6 +263,7 @@ impl Common {
             ("--timeline", self.timeline.is_some()),
             ("--recovery-threads", self.recovery_threads.is_some()),
             ("--scanners", self.scanning.scanners > 0),
+            ("--standbys", self.replicating.standbys.is_some()),
         ];
         let first = set.into_iter().find(|(_, is_set)| *is_set).map(|(name, _)| name);
         let first = first.or_else(|| self.posting.first_set());
@@ -271,6 +276,7 @@ impl Common {
             ("--recover", self.recover),
             ("--streams", self.streams.is_some()),
             ("--device", self.device.word() != "file"),
+            ("--standbys", self.replicating.standbys.is_some()),
         ];
         if let Some((name, _)) = set.into_iter().find(|(_, is_set)| *is_set) {
             return usage(format!(
@@ -334,7 +340,18 @@ impl Common {
                  taurus",
             );
         }
-        self.posting.check(self.concurrency)
+        self.posting.check(self.concurrency)?;
+        let others = [
+            ("--recover", self.recover),
+            ("--max-recovery", self.max_recovery.is_some()),
+            ("--checkpoint-interval", self.checkpoint_interval.is_some()),
+            ("--timeline", self.timeline.is_some()),
+            ("--log-dir", !self.log_dir.is_empty()),
+            ("--asynchronous", self.asynchronous),
+            ("--checkpoint-population", self.knobs.checkpoint_population),
+            ("--flushed-by workers", self.knobs.flushed_by == FlushedBy::Workers),
+        ];
+        self.replicating.check((self.protocol, self.concurrency), &others)
     }
 
     fn check(&self) -> Result<(), Failure> {

@@ -83,6 +83,7 @@ pub fn report_of(settings: &Settings, measured: &Measured, load: Load) -> Report
         versions,
         cache: None,
         observed: None,
+        replicated: None,
         load,
         recovery: Recovery::default(),
         consistent: None,

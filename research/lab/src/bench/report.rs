@@ -4,6 +4,7 @@ use super::busy::BusyProcessors;
 use super::choices::{Concurrency, Engine, Isolation, Protocol, RecordKind, Store};
 use super::deuteronomy::Observed;
 use super::knobs::RecoveryKind;
+use super::replicating::Replicated;
 use super::scanners::{OldVersions, Scans};
 use super::settings::Settings;
 use super::timeline::Contrast;
@@ -92,6 +93,9 @@ pub struct Report {
     /// What was observed of a transaction component's operations; absent unless requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed: Option<Observed>,
+    /// The standbys; absent unless requested.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replicated: Option<Replicated>,
     /// The population.
     pub load: Load,
     /// The recovery.
@@ -242,7 +246,9 @@ impl Reading {
 impl Report {
     /// Whether all checks hold.
     pub fn holds(&self) -> bool {
-        self.recovery.state_matches != Some(false) && self.consistent != Some(false)
+        self.recovery.state_matches != Some(false)
+            && self.consistent != Some(false)
+            && self.replicated.as_ref().is_none_or(Replicated::holds)
     }
 
     /// The report as text. `settings` has details that are not in the object.
@@ -286,6 +292,9 @@ impl Report {
         }
         if let Some(lost) = &self.can_lose {
             line("a crash loses", lost.clone());
+        }
+        if let Some(replicated) = &self.replicated {
+            line("replicated", replicated.text());
         }
         self.scans_text(&mut line);
         self.checkpoint_text(&mut line);
@@ -483,6 +492,7 @@ mod tests {
             versions: None,
             cache: None,
             observed: None,
+            replicated: None,
             load: Load::default(),
             recovery: Recovery { state_matches, ..Recovery::default() },
             consistent,

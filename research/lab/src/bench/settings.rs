@@ -4,6 +4,7 @@ use super::choices::{Concurrency, Isolation, Protocol, RecordKind};
 use super::knobs::{FlushedBy, Knobs};
 use super::measured::Drive;
 use super::posting::Posting;
+use super::replicating::Replicating;
 use super::scanners::Scanning;
 use super::workload::Workload;
 use crate::device::DeviceChoice;
@@ -32,6 +33,9 @@ pub struct Settings {
     /// Whether workers post their calls, and to what.
     #[serde(default)]
     pub posting: Posting,
+    /// Whether standbys follow the log.
+    #[serde(default)]
+    pub replicating: Replicating,
     /// Whether transactions are acknowledged before they are on disk.
     #[serde(default)]
     pub asynchronous: bool,

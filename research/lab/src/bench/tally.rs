@@ -13,6 +13,8 @@ pub struct Started {
 
 /// What a worker has counted within the interval.
 pub struct Tally {
+    /// Acknowledged at any time.
+    pub transactions: u64,
     acknowledged: u64,
     rollbacks: u64,
     pub conflicts: u64,
@@ -29,6 +31,7 @@ impl Tally {
         latency.auto(true);
         let ticks = over_time.then(Ticks::default);
         Tally {
+            transactions: 0,
             acknowledged: 0,
             rollbacks: 0,
             conflicts: 0,
@@ -53,6 +56,7 @@ impl Tally {
     }
 
     pub fn add(&mut self, other: &Tally) {
+        self.transactions += other.transactions;
         self.acknowledged += other.acknowledged;
         self.rollbacks += other.rollbacks;
         self.conflicts += other.conflicts;
@@ -69,6 +73,7 @@ impl Tally {
     pub fn measured(self, seconds: f64, (log_bytes, device_bytes): (u64, u64)) -> Measured {
         Measured {
             seconds,
+            transactions: self.transactions,
             acknowledged: self.acknowledged,
             rollbacks: self.rollbacks,
             conflicts: self.conflicts,

@@ -32,6 +32,14 @@ pub struct Tpcc {
     /// Warehouses, 1 to 30,000
     #[arg(long, default_value_t = 4)]
     warehouses: i32,
+    /// Items, and as many stock rows of a warehouse: 100 to 100,000, the specification's number
+    #[arg(long, default_value_t = 100_000,
+        value_parser = clap::value_parser!(i32).range(100..=100_000))]
+    items: i32,
+    /// Customers of a district, and as many initial orders: 10 to 3,000, the specification's number
+    #[arg(long, default_value_t = 3_000,
+        value_parser = clap::value_parser!(i32).range(10..=3_000))]
+    customers: i32,
     /// Transactions: full, payment-new-order, payment or new-order
     #[arg(long, default_value = "full",
         value_parser = ["full", "payment-new-order", "payment", "new-order"])]
@@ -97,7 +105,9 @@ impl Tpcc {
         let known = "clap accepts only words that the workload knows";
         let (mix, home) = (self.mix.parse().expect(known), self.home.parse().expect(known));
         let remote = self.remote;
-        tpcc::TpccConfig { mix, home, remote, seed, ..tpcc::TpccConfig::new(self.warehouses) }
+        let Tpcc { warehouses, items, customers, .. } = *self;
+        let scale = tpcc::Scale { warehouses, items, customers };
+        tpcc::TpccConfig { scale, mix, home, remote, seed, ..tpcc::TpccConfig::new(warehouses) }
     }
 }
 
