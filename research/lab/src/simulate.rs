@@ -10,7 +10,6 @@ use hyades_cli::failure::Failure;
 use hyades_cli::units;
 use hyades_scaling::forward::{self, RunResult};
 use hyades_scaling::machine::{MAX_STREAMS, MAX_WORKERS, Machine};
-use hyades_scaling::nodes::{self, Cluster};
 use hyades_scaling::replay;
 use hyades_scaling::rules::Protocol;
 use hyades_schemes::all_protocols;
@@ -27,11 +26,10 @@ pub struct SimulateOptions {
     /// File with costs that --calibrate wrote [default: measure them first]
     #[arg(long, value_name = "FILE", conflicts_with = "calibrate")]
     calibration: Option<PathBuf>,
-    /// Logging protocol: none, serial, taurus, silo-r, plover, poplar or gsn; with --nodes none,
-    /// arrival or physiological
+    /// Logging protocol: none, serial, taurus, silo-r, plover, poplar or gsn
     #[arg(long, default_value = "taurus")]
     protocol: String,
-    /// What is logged: data, or command (under none, serial, taurus and arrival only)
+    /// What is logged: data, or command (under none, serial and taurus only)
     #[arg(long, default_value = "data", value_parser = ["data", "command"])]
     record: String,
     /// Workers, 1 to 256, each on a core of its own
@@ -84,24 +82,8 @@ pub struct SimulateOptions {
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Simulate the recovery of the log too
-    #[arg(long, conflicts_with = "nodes")]
+    #[arg(long)]
     recover: bool,
-    /// Simulate nodes with partitions of New-Order, 1 to 64, instead of workers
-    #[arg(long, value_name = "N")]
-    nodes: Option<u16>,
-    /// With --nodes: sites of each node
-    #[arg(long, default_value_t = 12, requires = "nodes")]
-    sites: u16,
-    /// With --nodes: nodes that have a copy of each partition
-    #[arg(long, default_value_t = 1, requires = "nodes")]
-    replicas: u16,
-    /// With --nodes: share of transactions that access two partitions
-    #[arg(long, value_name = "SHARE", default_value_t = 0.0, requires = "nodes")]
-    multi_partition: f64,
-    /// With --nodes: time of a message to another node and its answer
-    #[arg(long, value_name = "TIME", default_value = "100us", value_parser = units::seconds,
-        requires = "nodes")]
-    round_trip: f64,
     /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
@@ -127,21 +109,6 @@ impl SimulateOptions {
             ..Machine::default()
         }
     }
-
-    /// The nodes, if simulated.
-    fn cluster(&self) -> Option<Cluster> {
-        Some(Cluster {
-            nodes: self.nodes?.into(),
-            sites: self.sites.into(),
-            replicas: self.replicas.into(),
-            multi_partition: self.multi_partition,
-            round_trip: self.round_trip,
-            bandwidth: self.bandwidth as f64,
-            latency: self.latency + self.flush_interval,
-            in_flight: 20_000,
-            seed: self.seed,
-        })
-    }
 }
 
 /// Runs `hyades-lab simulate`.
@@ -149,18 +116,10 @@ impl SimulateOptions {
 /// # Errors
 /// Wrong usage; a calibration that cannot be made, read or written.
 pub fn simulate(options: &SimulateOptions) -> Result<bool, Failure> {
-    let (machine, cluster) = (options.machine(), options.cluster());
+    let machine = options.machine();
     // Before anything is measured.
-    match &cluster {
-        Some(cluster) => {
-            cluster.check().map_err(Failure::Usage)?;
-            check_sites(options)?;
-        }
-        None => {
-            machine.check().map_err(Failure::Usage)?;
-            protocol(options)?;
-        }
-    }
+    machine.check().map_err(Failure::Usage)?;
+    let protocol = protocol(options)?;
     if let Some(file) = &options.calibrate {
         let calibration = calibrate(options.rows, options.seconds)?;
         let text = serde_json::to_string_pretty(&calibration)
@@ -179,19 +138,9 @@ pub fn simulate(options: &SimulateOptions) -> Result<bool, Failure> {
         costs.line_ns = line;
     }
     let words = (options.protocol.as_str(), options.record.as_str());
-    let report = match &cluster {
-        Some(cluster) => {
-            let ran = nodes::run(&costs, words, cluster).map_err(Failure::Usage)?;
-            report_nodes(options, cluster, ran)
-        }
-        None => {
-            let protocol = protocol(options)?;
-            let ran = forward::run(&costs, protocol, words, &machine).map_err(Failure::Usage)?;
-            let replayed =
-                options.recover.then(|| replay::rate(&costs, protocol, words, &machine, &ran));
-            report(options, &machine, ran, replayed.flatten())
-        }
-    };
+    let ran = forward::run(&costs, protocol, words, &machine).map_err(Failure::Usage)?;
+    let replayed = options.recover.then(|| replay::rate(&costs, protocol, words, &machine, &ran));
+    let report = report(options, &machine, ran, replayed.flatten());
     print(options, &report);
     Ok(true)
 }
@@ -217,28 +166,13 @@ fn protocol(options: &SimulateOptions) -> Result<Protocol, Failure> {
     Ok(protocol)
 }
 
-/// Whether nodes are simulated under the protocol and the kind of record.
-fn check_sites(options: &SimulateOptions) -> Result<(), Failure> {
-    match (options.protocol.as_str(), options.record.as_str()) {
-        ("none", _) | ("arrival", "command") | ("physiological", "data") => Ok(()),
-        (protocol, record) => Err(Failure::Usage(format!(
-            "nodes are not simulated under {protocol} with --record {record}: choose --protocol \
-             none, --protocol arrival --record command, or --protocol physiological --record data"
-        ))),
-    }
-}
-
 fn print(options: &SimulateOptions, report: &Value) {
     if options.json {
         println!("{report}");
         return;
     }
     let number = |path| report.pointer(path).and_then(Value::as_f64);
-    let what = match options.nodes {
-        Some(nodes) => format!("{nodes} nodes of {} sites", options.sites),
-        None => format!("{} workers", options.workers),
-    };
-    println!("  simulated     {}, {what}", options.protocol);
+    println!("  simulated     {}, {} workers", options.protocol, options.workers);
     let acknowledged = number("/acknowledged_per_s").unwrap_or(0.0);
     println!("  acknowledged  {}", units::rate(acknowledged));
     if let Some(median) = number("/latency_us/p50") {
@@ -275,18 +209,6 @@ fn report(
         "latency_us": quantiles(ran.latencies),
         "line_share": ran.line_share,
         "recovery": {"records_per_s": replayed},
-    })
-}
-
-fn report_nodes(options: &SimulateOptions, cluster: &Cluster, ran: nodes::ClusterResult) -> Value {
-    json!({
-        "simulated": true, "workload": "tpcc", "protocol": options.protocol,
-        "record": options.record, "nodes": cluster.nodes, "sites": cluster.sites,
-        "replicas": cluster.replicas, "multi_partition": cluster.multi_partition,
-        "round_trip_us": cluster.round_trip * 1e6, "seed": cluster.seed,
-        "seconds": ran.seconds, "acknowledged": ran.acknowledged,
-        "acknowledged_per_s": ran.acknowledged as f64 / ran.seconds,
-        "latency_us": quantiles(ran.latencies),
     })
 }
 

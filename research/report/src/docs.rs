@@ -4,6 +4,7 @@
 use crate::axis::grouped;
 use crate::judge::NoteKind;
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// The line before the results.
@@ -17,6 +18,14 @@ pub const END: &str = "<!-- results of `hyades-lab bench paper`: end -->";
 /// # Errors
 /// The page does not have both lines once and in order, or the JSON is not a report's.
 pub fn replace(page: &str, report: &Value) -> Result<String, String> {
+    let (before, _, after) = parts(page)?;
+    Ok(format!("{before}\n\n{}\n{after}", markdown(report).ok_or(NO_REPORT)?))
+}
+
+const NO_REPORT: &str = "the file is not a report.json of hyades-lab bench paper";
+
+/// What is before the results, with [`BEGIN`]; the results; the rest, from [`END`] on.
+fn parts(page: &str) -> Result<(&str, &str, &str), String> {
     let once = |line: &str| match page.matches(line).count() {
         1 => Ok(page.find(line).expect("it was counted")),
         n => Err(format!("the page has {n} lines {line:?}, not one")),
@@ -25,9 +34,76 @@ pub fn replace(page: &str, report: &Value) -> Result<String, String> {
     if end < begin {
         return Err(format!("the page ends its results before it begins them, with {BEGIN:?}"));
     }
-    let results =
-        markdown(report).ok_or("the file is not a report.json of hyades-lab bench paper")?;
-    Ok(format!("{}\n\n{results}\n{}", &page[..begin], &page[end..]))
+    Ok((&page[..begin], &page[begin..end], &page[end..]))
+}
+
+/// As [`replace`], for a report of some experiments. The results of the page's other experiments
+/// stay, if the experiments are among `ids`, all experiments in order. A line for each replaced
+/// experiment says when the experiment was measured.
+///
+/// # Errors
+/// As [`replace`]; or the page has no results yet.
+pub fn replace_some(page: &str, report: &Value, ids: &[&str]) -> Result<String, String> {
+    let (before, old, after) = parts(page)?;
+    let fresh = markdown(report).ok_or(NO_REPORT)?;
+    let old = Results::parse(old).ok_or("the page has no results of all experiments")?;
+    let new = Results::parse(&fresh).ok_or(NO_REPORT)?;
+    let mut results = Results { head: old.head, apart: old.apart, blocks: BTreeMap::new() };
+    results.apart.extend(new.blocks.keys().map(|id| (*id, new.head)));
+    results.blocks.extend(old.blocks);
+    results.blocks.extend(new.blocks);
+    Ok(format!("{before}\n\n{}\n{after}", results.text(ids)))
+}
+
+/// The columns of the table, and the line below.
+const COLUMNS: &str = "| experiment | found (median, or mean below five rounds; 90 % interval; the \
+                       paper's figure) | verdict |\n|---|---|---|\n";
+
+/// The results on a page.
+struct Results<'p> {
+    /// When and where most experiments were measured.
+    head: &'p str,
+    /// The same of experiments that were measured apart, by id.
+    apart: BTreeMap<&'p str, &'p str>,
+    /// The rows of the experiments, by id.
+    blocks: BTreeMap<&'p str, Vec<&'p str>>,
+}
+
+impl<'p> Results<'p> {
+    fn parse(text: &'p str) -> Option<Results<'p>> {
+        let (above, table) = text.split_once(COLUMNS)?;
+        let mut above = above.lines().filter(|line| !line.is_empty());
+        let head = above.next()?;
+        let apart = |line: &'p str| line.strip_prefix("- `")?.split_once("`: ");
+        let apart = above.map(apart).collect::<Option<_>>()?;
+        let mut blocks: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        let mut id = "";
+        for line in table.lines().filter(|line| !line.is_empty()) {
+            if let Some(rest) = line.strip_prefix("| `") {
+                id = rest.split('`').next()?;
+            }
+            blocks.entry(id).or_default().push(line);
+        }
+        Some(Results { head, apart, blocks })
+    }
+
+    /// The results of the experiments with these ids, in this order.
+    fn text(&self, ids: &[&str]) -> String {
+        let mut out = format!("{}\n\n", self.head);
+        for id in ids {
+            if let Some(head) = self.apart.get(id) {
+                let _ = writeln!(out, "- `{id}`: {head}");
+            }
+        }
+        if !self.apart.is_empty() {
+            out += "\n";
+        }
+        out += COLUMNS;
+        for line in ids.iter().filter_map(|id| self.blocks.get(id)).flatten() {
+            let _ = writeln!(out, "{line}");
+        }
+        out
+    }
 }
 
 /// The head of a report, and a table of the experiments and findings.
@@ -52,9 +128,7 @@ fn markdown(report: &Value) -> Option<String> {
         grouped(number("/size/rows")? as u64),
         number("/size/warehouses")?,
     );
-    out += "| experiment | found (median, or mean below five rounds; 90 % interval; the paper's \
-            figure) | verdict |\n";
-    out += "|---|---|---|\n";
+    out += COLUMNS;
     for experiment in report.get("experiments")?.as_array()? {
         let id = text(experiment, "id")?;
         let _ = writeln!(
@@ -138,6 +212,37 @@ mod tests {
         }
         // A second replacement writes the same results.
         assert_eq!(replace(&new, &report()).unwrap(), new);
+    }
+
+    #[test]
+    fn some_experiments_are_replaced_with_the_time_of_their_measurement() {
+        let page = replace(&format!("before\n{BEGIN}\n{END}\nafter\n"), &report()).unwrap();
+        let mut some = report();
+        some["about"]["commit"] = json!("4567def");
+        some["experiments"] = json!([
+            {"id": "c", "source": "Figure 3", "title": "D", "verdict": "all hold", "checks": 1,
+             "not_measured": null, "findings": [{"text": "v", "level": "holds"}]},
+        ]);
+        // The experiment `b` is no more.
+        let new = replace_some(&page, &some, &["c", "a"]).unwrap();
+        for words in [
+            "commit `0123abc`, 2026-11-21",
+            "- `c`: hyades 1, commit `4567def`",
+            "| `c` | Figure 3: D | **claims: all hold** |\n| | v | holds |\n| `a` |",
+            "| | x is 2 times y (paper: 2) | holds |",
+        ] {
+            assert!(new.contains(words), "{words} in {new}");
+        }
+        assert!(!new.contains("Figure 2") && new.starts_with("before\n"), "{new}");
+        assert!(new.ends_with("after\n"));
+        assert_eq!(replace_some(&new, &some, &["c", "a"]).unwrap(), new);
+        // Measured once more, with all others.
+        some["about"]["commit"] = json!("89abcde");
+        let newer = replace_some(&new, &some, &["c", "a"]).unwrap();
+        assert!(newer.contains("89abcde") && !newer.contains("4567def"), "{newer}");
+        assert!(!replace(&newer, &report()).unwrap().contains("- `c`"));
+        let empty = format!("{BEGIN}{END}");
+        assert!(replace_some(&empty, &some, &["c"]).unwrap_err().contains("no results"));
     }
 
     #[test]

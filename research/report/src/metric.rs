@@ -48,6 +48,10 @@ pub enum Metric {
     OtherProcessors,
     /// Transactions per second of the whole run, until the last standby shows all of them.
     CopiedRate,
+    /// The same transactions per second of processor time of primary and standbys.
+    CopiedPerProcessor,
+    /// Acknowledged transactions per second of processor time of all threads.
+    PerProcessor,
     /// The mean age of the state that a standby shows, in milliseconds.
     StandbyAge,
     /// The time after the last acknowledgement until all standbys show it, in milliseconds.
@@ -107,6 +111,8 @@ impl Metric {
             Metric::WorkerProcessors => "processors busy with the workers",
             Metric::OtherProcessors => "processors busy with other threads than the workers",
             Metric::CopiedRate => "transactions / s on all copies",
+            Metric::CopiedPerProcessor => "transactions on all copies / processor second",
+            Metric::PerProcessor => "transactions / processor second",
             Metric::StandbyAge => "age of a standby's state (ms)",
             Metric::CatchUp => "until the standbys show the last transaction (ms)",
             Metric::Conflicts => "conflicts / transaction",
@@ -135,11 +141,7 @@ impl Metric {
             Metric::LatencyP99 => number("/latency_us/p99")? / 1e3,
             Metric::BytesPerTransaction => number("/log_bytes_per_transaction")?,
             Metric::BytesPerRecord => number("/recovery/bytes")? / number("/recovery/records")?,
-            Metric::OverheadPerRecord => {
-                let own = last_incarnation(run)?;
-                let counted = |path: &str| own.pointer(path).and_then(Value::as_f64);
-                counted("/contents/overhead_bytes")? / counted("/records")?
-            }
+            Metric::OverheadPerRecord => overhead_per_record(run)?,
             Metric::DeviceRate => number("/device_bytes")? / number("/seconds")? / 1e6,
             Metric::ReplayRate => number("/recovery/records_per_s")?,
             Metric::ReplaySeconds => {
@@ -177,6 +179,10 @@ impl Metric {
             Metric::WorkerProcessors => number("/busy_processors/workers")?,
             Metric::OtherProcessors => number("/busy_processors/others")?,
             Metric::CopiedRate => number("/replicated/copied_per_s")?,
+            Metric::CopiedPerProcessor => {
+                number("/replicated/transactions")? / number("/replicated/processor_seconds")?
+            }
+            Metric::PerProcessor => number("/acknowledged_per_s")? / busy_processors(run)?,
             Metric::StandbyAge => number("/replicated/age_ms")?,
             Metric::CatchUp => number("/replicated/catch_up_ms")?,
             Metric::Conflicts => number("/aborts")? / number("/acknowledged")?,
@@ -196,6 +202,19 @@ impl Metric {
         };
         value.is_finite().then_some(value)
     }
+}
+
+/// Bytes of frames per record of the run's own incarnation, outside of their contents.
+fn overhead_per_record(run: &Value) -> Option<f64> {
+    let own = last_incarnation(run)?;
+    let counted = |path: &str| own.pointer(path).and_then(Value::as_f64);
+    Some(counted("/contents/overhead_bytes")? / counted("/records")?)
+}
+
+/// The processors that were busy with a run's process.
+pub(crate) fn busy_processors(run: &Value) -> Option<f64> {
+    let busy = |threads| run.pointer("/busy_processors")?.get(threads)?.as_f64();
+    Some(busy("workers")? + busy("others")?)
 }
 
 /// Whether the only order of a run's log records is the order of the stream. Then a single thread
@@ -240,6 +259,10 @@ mod tests {
         let run = json!({"busy_processors": {"workers": 1.5, "others": 0.5}, "workers": 2,
             "recovery": {"bytes": 4e6, "reading": {"wait_seconds": 0.5}}});
         assert_eq!(Metric::WorkerProcessors.of(&run), Some(1.5));
+        assert_eq!(Metric::PerProcessor.of(&run), None);
+        let faster = json!({"busy_processors": {"workers": 1.5, "others": 0.5},
+            "acknowledged_per_s": 10.0});
+        assert_eq!(Metric::PerProcessor.of(&faster), Some(5.0));
         assert_eq!(Metric::OtherProcessors.of(&run), Some(0.5));
         assert_eq!(Metric::Workers.of(&run), Some(2.0));
         assert_eq!(Metric::ReadingRate.of(&run), Some(8.0));
@@ -275,9 +298,11 @@ mod tests {
         let run = json!({"vectors": {"fold_ns": 3.5, "transaction_ns": 20.0}});
         assert_eq!(Metric::FoldTime.of(&run), Some(3.5));
         assert_eq!(Metric::VectorTime.of(&run), Some(20.0));
-        let copies = json!({"copied_per_s": 9e4, "age_ms": 20.0, "catch_up_ms": null});
+        let copies = json!({"transactions": 30, "processor_seconds": 1.5, "copied_per_s": 9e4,
+            "age_ms": 20.0, "catch_up_ms": null});
         let run = json!({ "replicated": copies });
         assert_eq!(Metric::CopiedRate.of(&run), Some(9e4));
+        assert_eq!(Metric::CopiedPerProcessor.of(&run), Some(20.0));
         assert_eq!(Metric::StandbyAge.of(&run), Some(20.0));
         assert_eq!(Metric::CatchUp.of(&run), None);
     }

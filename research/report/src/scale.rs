@@ -75,6 +75,13 @@ pub struct Axes {
     pub workers: Option<usize>,
     /// The concurrency control of every run; none: the control of the paper's figure.
     pub concurrency: Option<String>,
+    /// The address of the log service of runs with standbys; none: a service in the memory of each
+    /// run.
+    #[serde(default)]
+    pub log_service: Option<String>,
+    /// The copies of each lane of the log service; none: the service's default.
+    #[serde(default)]
+    pub lane_replicas: Option<u32>,
 }
 
 /// The set-up of the experiments.

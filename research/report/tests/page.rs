@@ -138,6 +138,9 @@ fn same_everywhere(experiments: &[Experiment]) -> Data {
         "vectors": {"fold_ns": 5.0, "compare_ns": 4.0, "encode_ns": 30.0, "transaction_ns": 59.0},
         "scans": {"completed": 10, "failed": 0, "rows_per_s": 2e5},
         "cache": {"hit_rate": 0.9},
+        "busy_processors": {"workers": 1.5, "others": 0.5},
+        "replicated": {"copied_per_s": 5e5, "transactions": 1000, "processor_seconds": 2.0,
+                       "age_ms": 20.0, "catch_up_ms": 9.0, "state_matches": true},
         "observed": {
             "reads": {"mean_us": 2.0, "points": [[1.0, 0.5], [9.0, 1.0]]},
             "dc_gets": {"mean_us": 8.0, "points": [[7.0, 0.5], [9.0, 1.0]]},
@@ -198,6 +201,29 @@ fn with_all_figures_everything_is_judged_and_drawn() {
         let (svg, _) = figure.split_once("</svg>").unwrap();
         well_formed(&format!("<svg {svg}</svg>"));
     }
+}
+
+/// Of a run with a standby that differs no figure is shown, and no claim is judged.
+#[test]
+fn a_standby_that_differs_has_no_verdict() {
+    let mut experiments = experiments();
+    experiments.retain(|experiment| experiment.id == "command-standbys");
+    let mut data = same_everywhere(&experiments);
+    for (command, outcomes) in &mut data.outcomes {
+        for outcome in outcomes.iter_mut().filter(|_| command.contains("--standbys 2")) {
+            let Outcome::Done(value) = outcome else { panic!("{command} was run") };
+            value["replicated"]["state_matches"] = json!(false);
+        }
+    }
+    let page = Page { about: about(), experiments: &experiments, data: &data };
+    assert!(page.html().contains("standby's state differs"));
+    let json = page.json();
+    let findings = json["experiments"][0]["findings"].as_array().unwrap();
+    assert!(!findings.is_empty());
+    for finding in findings {
+        assert!(!finding["text"].as_str().unwrap().contains("three copies"), "{finding}");
+    }
+    assert!(page.verdicts().iter().all(|(_, verdict)| *verdict != Verdict::Holds));
 }
 
 /// Each result of command logging says whether the figure is the paper's claim or our expectation;

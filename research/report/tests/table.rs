@@ -61,6 +61,7 @@ fn axes_reach_the_commands() {
         log_dirs: ["/a", "/b"].map(str::to_string).into(),
         workers: Some(24),
         concurrency: Some("tictoc".to_string()),
+        ..Axes::default()
     };
     let setup = Setup { axes, ..Setup::typical(Size::FULL) };
     let all = table::all(&setup);
@@ -93,6 +94,27 @@ fn axes_reach_the_commands() {
     let runs = &experiment("2020-hdd-logging").runs;
     assert!(runs.iter().any(|run| run.words.iter().any(|word| word.starts_with("/b/"))));
     assert!(runs.iter().all(|run| run.x == 1.0));
+}
+
+/// A given log service keeps the lanes of every run with standbys, and of no other run.
+#[test]
+fn a_log_service_reaches_the_runs_with_standbys() {
+    let axes = Axes {
+        log_service: Some("nats://h:1/n".to_string()),
+        lane_replicas: Some(1),
+        ..Axes::default()
+    };
+    let all = table::all(&Setup { axes, ..Setup::typical(Size::FULL) });
+    let has = |run: &Run, words: &str| run.words.join(" ").contains(words);
+    let mut seen = 0;
+    for run in all.iter().flat_map(|experiment| &experiment.runs) {
+        let follows = has(run, "--standbys");
+        seen += usize::from(follows);
+        assert_eq!(has(run, "--log-service nats://h:1/n --lane-replicas 1"), follows);
+    }
+    assert!(seen > 10, "{seen}");
+    let own = experiments();
+    assert!(!own.iter().flat_map(|one| &one.runs).any(|run| has(run, "--log-service")));
 }
 
 /// Claims that are also plain numbers, found in any source.

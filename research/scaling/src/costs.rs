@@ -39,15 +39,6 @@ pub struct SchemeCosts {
     pub slowdown: Option<f64>,
 }
 
-/// The costs of a transaction of one partition, by kind of log.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct SiteCosts {
-    /// Time of a transaction at its site in nanoseconds, logging included.
-    pub worker_ns: f64,
-    /// Log bytes of a transaction.
-    pub bytes: f64,
-}
-
 /// All costs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Costs {
@@ -72,9 +63,6 @@ pub struct Costs {
     pub row_ns: f64,
     /// Costs by scheme, as in "taurus command".
     pub schemes: BTreeMap<String, SchemeCosts>,
-    /// Costs of transactions at a site, by scheme.
-    #[serde(default)]
-    pub sites: BTreeMap<String, SiteCosts>,
 }
 
 fn measured_rows() -> u32 {
@@ -88,12 +76,6 @@ impl Costs {
             return Some(SchemeCosts { worker_ns: self.none_ns, ..SchemeCosts::default() });
         }
         self.schemes.get(&format!("{protocol} {record}")).copied()
-    }
-
-    /// The costs of a transaction at a site.
-    pub fn site(&self, protocol: &str, record: &str) -> Option<SiteCosts> {
-        let name = if protocol == "none" { "none".to_string() } else { scheme(protocol, record) };
-        self.sites.get(&name).copied()
     }
 
     /// How much slower a scheme's work is with this many busy cores.

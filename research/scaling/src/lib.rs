@@ -8,16 +8,12 @@
 //! engine's log. The cost of each step is measured on the machine at hand ([`costs`]). The workload
 //! is YCSB: two accesses, each a read or a write with equal probability. Workers keep to one
 //! stream, as under the engine's setting `fixed_streams`.
-//!
-//! [`nodes`] is a model of its own: nodes with replicas of partitions, as in the paper on command
-//! logging.
 #![forbid(unsafe_code)]
 
 pub mod costs;
 mod device;
 pub mod forward;
 pub mod machine;
-pub mod nodes;
 pub mod order;
 pub mod replay;
 pub mod rules;

@@ -1,10 +1,9 @@
 //! Bounds that hold on any machine, and limits.
 #![allow(missing_docs, reason = "tests are named by what they promise")]
 
-use hyades_scaling::costs::{Costs, SCHEMES, SchemeCosts, SiteCosts};
+use hyades_scaling::costs::{Costs, SCHEMES, SchemeCosts};
 use hyades_scaling::forward::{RunResult, run};
 use hyades_scaling::machine::{MAX_STREAMS, MAX_WORKERS, Machine};
-use hyades_scaling::nodes::{self, Cluster};
 use hyades_scaling::replay::rate;
 use hyades_scaling::rules::Protocol;
 use std::collections::BTreeMap;
@@ -18,12 +17,6 @@ fn costs(line_ns: f64) -> Costs {
     };
     let schemes: BTreeMap<_, _> =
         SCHEMES.iter().map(|(p, r)| (format!("{p} {r}"), own((p, r)))).collect();
-    let site = |worker_ns, bytes| SiteCosts { worker_ns, bytes };
-    let sites = BTreeMap::from([
-        ("none".to_string(), site(10_000.0, 0.0)),
-        ("arrival command".to_string(), site(11_000.0, 100.0)),
-        ("physiological data".to_string(), site(15_000.0, 1_000.0)),
-    ]);
     Costs {
         none_ns: 1_500.0,
         slowdown: 1.0,
@@ -33,7 +26,6 @@ fn costs(line_ns: f64) -> Costs {
         miss_ns: 0.0,
         row_ns: 0.0,
         schemes,
-        sites,
     }
 }
 
@@ -223,85 +215,4 @@ fn machines_beyond_the_limits_are_refused_with_their_reason() {
     let none = Costs { schemes: BTreeMap::new(), ..costs(0.0) };
     let error = run(&none, Protocol::Gsn, ("gsn", "data"), &least).unwrap_err();
     assert!(error.contains("no costs for gsn data"), "{error}");
-}
-
-fn cluster(nodes: usize, replicas: usize, multi_partition: f64) -> Cluster {
-    Cluster {
-        nodes,
-        sites: 12,
-        replicas,
-        multi_partition,
-        round_trip: 100e-6,
-        bandwidth: 1e9,
-        latency: 5e-3,
-        in_flight: 20_000,
-        seed: 1,
-    }
-}
-
-fn on_nodes(protocol: &str, record: &str, cluster: &Cluster) -> f64 {
-    let ran = nodes::run(&costs(0.0), (protocol, record), cluster).unwrap();
-    ran.acknowledged as f64 / ran.seconds
-}
-
-#[test]
-fn sites_run_what_their_work_allows() {
-    // Twelve sites of 10 us each, on each node.
-    for (nodes, replicas, rate) in [(1, 1, 1.2e6), (3, 1, 3.6e6), (3, 3, 1.2e6)] {
-        let ours = on_nodes("none", "data", &cluster(nodes, replicas, 0.0));
-        assert!((ours / rate - 1.0).abs() < 0.1, "{nodes}, {replicas}: {ours} of {rate}");
-    }
-}
-
-#[test]
-fn transactions_of_several_partitions_close_the_gap_between_schemes() {
-    let gap = |share| {
-        let cluster = cluster(3, 3, share);
-        on_nodes("arrival", "command", &cluster) / on_nodes("physiological", "data", &cluster)
-    };
-    let gaps = [0.0, 0.05, 0.5].map(gap);
-    assert!((gaps[0] / (15.0 / 11.0) - 1.0).abs() < 0.05, "{gaps:?}");
-    assert!(gaps[0] > gaps[1] && gaps[1] > gaps[2] && gaps[2] < 1.1, "{gaps:?}");
-    let rates = [0.0, 0.05, 0.5, 1.0].map(|s| on_nodes("none", "data", &cluster(3, 3, s)));
-    assert!(rates.windows(2).all(|pair| pair[0] > pair[1]), "{rates:?}");
-    // On one node no message is waited for.
-    let [near, far] = [1, 3].map(|nodes| on_nodes("none", "data", &cluster(nodes, nodes, 0.5)));
-    assert!(near > 1.5 * far, "{near} and {far}");
-}
-
-#[test]
-fn the_log_of_a_node_passes_no_more_than_its_bandwidth() {
-    let slow = Cluster { bandwidth: 50e6, ..cluster(1, 1, 0.0) };
-    let rate = on_nodes("physiological", "data", &slow);
-    assert!((rate / 50e3 - 1.0).abs() < 0.1, "{rate}");
-    assert!(on_nodes("arrival", "command", &slow) > 4.0 * rate);
-}
-
-#[test]
-fn nodes_repeat_by_seed_and_are_refused_beyond_their_limits() {
-    let ran = |seed| {
-        let cluster = Cluster { seed, ..cluster(3, 3, 0.1) };
-        nodes::run(&costs(0.0), ("none", "data"), &cluster).unwrap()
-    };
-    assert_eq!(ran(1), ran(1));
-    assert_ne!(ran(1), ran(2));
-    let base = || cluster(3, 3, 0.1);
-    for (bad, word) in [
-        (Cluster { nodes: 0, ..base() }, "0 nodes"),
-        (Cluster { nodes: 65, ..base() }, "65 nodes"),
-        (Cluster { replicas: 4, ..base() }, "4 replicas on 3 nodes"),
-        (Cluster { replicas: 0, ..base() }, "0 replicas"),
-        (Cluster { sites: 0, ..base() }, "0 sites"),
-        (Cluster { nodes: 3, sites: 1, replicas: 2, ..base() }, "no whole number"),
-        (Cluster { nodes: 1, sites: 1, replicas: 1, ..base() }, "a single partition"),
-        (Cluster { multi_partition: 1.1, ..base() }, "0 to 1"),
-        (Cluster { bandwidth: 0.0, ..base() }, "bandwidth"),
-        (Cluster { round_trip: -1.0, ..base() }, "round trip"),
-        (Cluster { in_flight: 0, ..base() }, "in flight"),
-    ] {
-        let error = nodes::run(&costs(0.0), ("none", "data"), &bad).unwrap_err();
-        assert!(error.contains(word), "{error}");
-    }
-    let alone = Cluster { nodes: 1, sites: 1, replicas: 1, ..cluster(1, 1, 0.0) };
-    assert_eq!(alone.check(), Ok(()));
 }

@@ -12,6 +12,8 @@ use std::time::Duration;
 /// A member that runs is heard within this time.
 const HEARD_WITHIN: Duration = Duration::from_secs(2);
 
+const UNUSABLE: &str = "the replicated log cannot be used";
+
 /// Options of `hyades replication remove`.
 #[derive(Args, Clone, Debug)]
 pub struct RemoveOptions {
@@ -32,10 +34,12 @@ pub struct RemoveOptions {
 /// No server is reached, there is no database or node of the name, or what is to be removed is in
 /// use.
 pub fn remove(options: &RemoveOptions) -> Result<bool, Failure> {
+    if options.node.is_none() && !options.everything {
+        return usage("name a node, or --everything".to_owned());
+    }
     let name = &options.address.name;
     let (settings, status) = find(&options.address, &options.servers, HEARD_WITHIN)?;
     let running = running(&status);
-    let unusable = || Failure::doing("the replicated log cannot be used");
     match &options.node {
         Some(node) if running.contains(node) => {
             let text = format!("node {node:?} of {name:?} runs: stop the member before");
@@ -43,21 +47,21 @@ pub fn remove(options: &RemoveOptions) -> Result<bool, Failure> {
         }
         Some(node) => {
             let lanes = status.lanes.len();
-            let service = NatsLog::connect(settings, lanes).map_err(unusable())?;
-            if !holds::remove(&service, node).map_err(unusable())? {
+            let service = NatsLog::connect(settings, lanes).map_err(Failure::doing(UNUSABLE))?;
+            if !holds::remove(&service, node).map_err(Failure::doing(UNUSABLE))? {
                 let text = format!("no member of {name:?} on node {node:?} has a place");
                 return Err(Failure::Failed(text));
             }
             println!("{name}: the lanes wait no longer for node {node}");
             Ok(true)
         }
-        None if !options.everything => usage("name a node, or --everything".to_owned()),
         None if !running.is_empty() => {
             let text = format!("members of {name:?} run: stop {} before", running.join(", "));
             Err(Failure::Failed(text))
         }
         None => {
-            NatsLog::remove_lanes(&settings, status.lanes.len()).map_err(unusable())?;
+            NatsLog::remove_lanes(&settings, status.lanes.len())
+                .map_err(Failure::doing(UNUSABLE))?;
             println!("{name}: {} lanes and the keys are removed", status.lanes.len());
             Ok(true)
         }

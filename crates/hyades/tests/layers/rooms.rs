@@ -216,7 +216,7 @@ pub const CRATES: &[CrateRooms] = &[
             &["device", "machine", "order", "rules"],
             &["costs"],
             &["shared"],
-            &["nodes", "streams", "waiting", "wavefront"],
+            &["streams", "waiting", "wavefront"],
             &["forward"],
             &["replay"],
         ],

@@ -28,7 +28,8 @@ pub struct PaperOptions {
     /// Short runs in few rounds: at most 15 minutes instead of 90
     #[arg(long)]
     quick: bool,
-    /// Run only this experiment; may be given several times. An unknown id lists all ids
+    /// Run only this experiment, or with --from judge only this experiment; may be given several
+    /// times. An unknown id lists all ids
     #[arg(long, value_name = "ID")]
     only: Vec<String>,
     /// Directory for logs, on a device of its own; may be given several times. Real devices then
@@ -54,6 +55,14 @@ pub struct PaperOptions {
     /// Time after which no run is repeated [default: 88m; 14m with --quick]
     #[arg(long, value_name = "TIME", value_parser = units::some_seconds)]
     budget: Option<f64>,
+    /// Log service of runs with standbys, as nats://HOST:PORT,../NAME, in a build with --features
+    /// nats [default: a service in the memory of each run]
+    #[arg(long, value_name = "ADDRESS")]
+    log_service: Option<String>,
+    /// With --log-service: replicas of each lane: 1, 3 or 5 [default: 3]
+    #[arg(long, value_name = "N", requires = "log_service",
+        value_parser = clap::value_parser!(u32).range(1..=5))]
+    lane_replicas: Option<u32>,
     /// Nominal clock of the processors in GHz, for the scale of devices [default: as the system
     /// says]
     #[arg(long, value_parser = units::positive)]
@@ -63,11 +72,12 @@ pub struct PaperOptions {
     commit: Option<String>,
     /// Run nothing: judge the runs of this report.json again, for --docs, --out or both
     #[arg(long, value_name = "FILE", conflicts_with_all = [
-        "quick", "only", "log_dir", "rows", "warehouses", "workers", "concurrency", "rounds",
-        "budget", "ghz", "commit",
+        "quick", "log_dir", "rows", "warehouses", "workers", "concurrency", "rounds",
+        "budget", "ghz", "commit", "log_service", "lane_replicas",
     ])]
     from: Option<PathBuf>,
-    /// Write the results as tables into this page of Markdown, between its two marks
+    /// Write the results as tables into this page of Markdown, between its two marks; those of
+    /// --only beside the page's others
     #[arg(long, value_name = "FILE")]
     docs: Option<PathBuf>,
     /// Runs so short that their figures mean nothing, to test this command
@@ -105,6 +115,8 @@ impl PaperOptions {
             log_dirs: self.log_dir.iter().map(dir).collect::<Result<_, _>>()?,
             workers: self.workers.map(|workers| workers as usize),
             concurrency: self.concurrency.map(|control| control.word().to_string()),
+            log_service: self.log_service.clone(),
+            lane_replicas: self.lane_replicas,
         };
         let (cores, clock) = machine::processors();
         let Some(ghz) = self.ghz.or(clock) else {
@@ -117,7 +129,7 @@ impl PaperOptions {
     }
 }
 
-/// Runs `hyades-lab bench paper`. True if no run failed.
+/// Runs `hyades-lab bench paper`. True if no run failed, and all checks of the runs hold.
 ///
 /// # Errors
 /// Wrong usage; or the report cannot be written.
@@ -142,8 +154,16 @@ pub fn paper(options: &PaperOptions) -> Result<bool, Failure> {
     run_all(&runner, &experiments, setup.size, began, &mut data);
     let about = about(options, &setup, rates, began, calibration);
     publish(options, &Page { about, experiments: &experiments, data: &data })?;
-    let failed = data.outcomes.values().flatten().any(|o| matches!(o, Outcome::Failed(_)));
-    Ok(!failed)
+    Ok(!data.outcomes.values().flatten().any(is_wrong))
+}
+
+/// Whether a run failed, or a check of the run does not hold.
+fn is_wrong(outcome: &Outcome) -> bool {
+    match outcome {
+        Outcome::Done(_) => outcome.value().is_none(),
+        Outcome::Failed(_) => true,
+        Outcome::Unavailable(_) => false,
+    }
 }
 
 /// Judges the runs of a report by the rules and the experiments of this build.
@@ -152,7 +172,7 @@ fn judge_again(options: &PaperOptions, from: &Path) -> Result<(), Failure> {
     let text = std::fs::read_to_string(from).map_err(Failure::doing(&cannot))?;
     let report = serde_json::from_str(&text).map_err(Failure::doing(&cannot))?;
     let about = About::of_report(&report).map_err(Failure::doing(&cannot))?;
-    let experiments = table::all(&about.setup());
+    let experiments = choose(table::all(&about.setup()), &options.only)?;
     let data = Data::of_report(&report, &experiments, |run| about.command(run))
         .map_err(Failure::doing(&cannot))?;
     let runs = || experiments.iter().flat_map(|experiment| &experiment.runs);
@@ -182,7 +202,7 @@ fn publish(options: &PaperOptions, page: &Page<'_>) -> Result<(), Failure> {
             .map_err(Failure::doing(&format!("cannot write to {}", out.display())))?;
     }
     if let Some(docs) = &options.docs {
-        write_docs(docs, &report)?;
+        write_docs(docs, &report, !options.only.is_empty())?;
     }
     for (id, standing) in page.standings() {
         println!("  {id:<26}{standing}");
@@ -226,11 +246,18 @@ fn commit() -> Option<String> {
     (output.status.success() && !text.is_empty()).then_some(text)
 }
 
-/// Writes the results of a report into a page of the documentation.
-fn write_docs(page: &Path, report: &Value) -> Result<(), Failure> {
+/// Writes the results of a report into a page of the documentation, beside the page's others if
+/// the report is of some experiments.
+fn write_docs(page: &Path, report: &Value, only_some: bool) -> Result<(), Failure> {
     let cannot = format!("cannot write the results into {}", page.display());
     let old = std::fs::read_to_string(page).map_err(Failure::doing(&cannot))?;
-    let new = docs::replace(&old, report).map_err(Failure::doing(&cannot))?;
+    let all = table::all(&Setup::typical(Size::FULL));
+    let ids: Vec<&str> = all.iter().map(|experiment| experiment.id).collect();
+    let new = match only_some {
+        true => docs::replace_some(&old, report, &ids),
+        false => docs::replace(&old, report),
+    };
+    let new = new.map_err(Failure::doing(&cannot))?;
     std::fs::write(page, new).map_err(Failure::doing(&cannot))
 }
 
@@ -323,7 +350,11 @@ fn run_all(
             took += start.elapsed().as_secs_f64();
             expected += step.cost;
         }
-        if let Outcome::Failed(why) = &outcome {
+        if is_wrong(&outcome) {
+            let why = match &outcome {
+                Outcome::Failed(why) => why,
+                other => other.trouble().unwrap_or_default(),
+            };
             bar.note(&format!("failed: hyades-lab {}: {why}", step.words.join(" ")));
         }
         data.add(&step.words, outcome);

@@ -10,7 +10,7 @@ fn tables() -> Vec<Experiment> {
     let axes = Axes {
         log_dirs: ["/nowhere/a", "/nowhere/b"].map(str::to_string).into(),
         workers: Some(8),
-        concurrency: None,
+        ..Axes::default()
     };
     all.extend(table::all(&Setup { axes, ..Setup::typical(Size::FULL) }));
     all
@@ -71,6 +71,7 @@ fn options_become_the_setup() {
     }
     assert!(parse("--from r.json --docs d").is_ok());
     assert!(parse("--from r.json --out o").is_ok());
+    assert!(parse("--from r.json --docs d --only 2020-anchors").is_ok());
 }
 
 #[test]
@@ -78,6 +79,16 @@ fn an_unknown_experiment_is_refused_with_those_there_are() {
     let error = choose(tables(), &["figure-7".to_string()]).err();
     let Some(Failure::Usage(text)) = error else { panic!("expected wrong usage") };
     assert!(text.contains("2020-hdd-logging"), "{text}");
+}
+
+#[test]
+fn a_run_whose_check_does_not_hold_is_wrong() {
+    let done = |json: &str| Outcome::Done(serde_json::from_str(json).unwrap());
+    assert!(is_wrong(&done(r#"{"replicated": {"state_matches": false}}"#)));
+    assert!(is_wrong(&done(r#"{"recovery": {"state_matches": false}}"#)));
+    assert!(is_wrong(&Outcome::Failed("it".to_string())));
+    assert!(!is_wrong(&Outcome::Unavailable("it".to_string())));
+    assert!(!is_wrong(&done(r#"{"replicated": {"state_matches": true}}"#)));
 }
 
 #[test]

@@ -3,14 +3,13 @@
 use super::fit::{self, Fitted};
 use hyades_cli::failure::Failure;
 use hyades_cli::progress::Bar;
-use hyades_scaling::costs::{Costs, SCHEMES, SchemeCosts, SiteCosts, scheme};
+use hyades_scaling::costs::{Costs, SCHEMES, SchemeCosts, scheme};
 use hyades_scaling::forward;
 use hyades_scaling::machine::Machine;
 use hyades_scaling::replay;
 use hyades_scaling::rules::Protocol;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::collections::BTreeMap;
 use std::hint::spin_loop;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -47,16 +46,6 @@ impl Point {
 
 /// A protocol with a kind of record.
 pub(super) type Scheme = (&'static str, &'static str);
-
-/// The schemes of sites, with the options.
-const SITES: [(Scheme, &str); 3] = [
-    (("none", "data"), "--protocol none"),
-    (("arrival", "command"), "--protocol arrival --record command --flush-interval 5ms"),
-    (
-        ("physiological", "data"),
-        "--protocol physiological --record data --no-undo --flush-interval 5ms",
-    ),
-];
 
 /// The skew for the fit of the costs, and a second skew for the effect of skew.
 pub(super) const FITTED: [f64; 2] = [0.6, 1.5];
@@ -219,30 +208,12 @@ impl Measurements {
             conditions.words(scheme)
         ))
     }
-
-    /// New-Orders of a single partition, by a single worker.
-    fn sites(&mut self) -> BTreeMap<String, SiteCosts> {
-        let mut sites = BTreeMap::new();
-        for ((protocol, record), options) in SITES {
-            let device = if protocol == "none" { "" } else { "--device memory" };
-            let run = self.run(&format!(
-                "tpcc --warehouses 1 --mix new-order --concurrency partitioned --home worker \
-                 --workers 1 --in-flight 65536 --reserve-memory 512MiB {options} {device}"
-            ));
-            let Some(rate) = rate(&run) else { continue };
-            let bytes = run.as_ref().and_then(|run| number(run, "/log_bytes_per_transaction"));
-            let costs = SiteCosts { worker_ns: 1e9 / rate, bytes: bytes.unwrap_or(0.0) };
-            let name = if protocol == "none" { "none".into() } else { scheme(protocol, record) };
-            sites.insert(name, costs);
-        }
-        sites
-    }
 }
 
 pub(super) fn calibrate(rows: u32, seconds: f64) -> Result<Calibration, Failure> {
     // Whole epochs.
     let seconds = seconds.max(0.12);
-    let runs = 4 + SCHEMES.len() * (2 + held_out().len()) + SITES.len();
+    let runs = 4 + SCHEMES.len() * (2 + held_out().len());
     let bar = Bar::new("calibrating", runs as u64);
     let mut bench = Measurements { bar, done: 0, rows, seconds };
     let mut fitted = Fitted::new(rows, line_ns());
@@ -281,7 +252,6 @@ pub(super) fn calibrate(rows: u32, seconds: f64) -> Result<Calibration, Failure>
             validation.extend(compare(&fitted.costs, (rows, seconds), scheme, &conditions, &run));
         }
     }
-    fitted.costs.sites = bench.sites();
     bench.bar.finish(&format!("calibrated with {} schemes", fitted.costs.schemes.len()));
     Ok(Calibration { fitted: fitted.points(), costs: fitted.costs, validation })
 }

@@ -24,7 +24,6 @@ impl Fitted {
             miss_ns: 0.0,
             row_ns: 0.0,
             schemes: BTreeMap::new(),
-            sites: BTreeMap::new(),
         };
         Fitted { costs, measured: Vec::new() }
     }

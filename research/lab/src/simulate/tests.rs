@@ -83,10 +83,6 @@ fn what_cannot_be_simulated_is_refused_before_anything_is_measured() {
         ("--depth 0", "serves at a time: 0"),
         ("--protocol dora", "no protocol \"dora\""),
         ("--protocol gsn --record command", "choose --record data"),
-        ("--nodes 3 --replicas 4 --protocol none", "4 replicas on 3 nodes"),
-        ("--nodes 3 --protocol none --bandwidth 0", "bandwidth of a log"),
-        ("--nodes 3 --protocol taurus", "nodes are not simulated under taurus"),
-        ("--nodes 3 --protocol arrival", "choose --protocol none"),
     ] {
         let said = refused(words);
         assert!(said.contains(why), "{words}: {said}");

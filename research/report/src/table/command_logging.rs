@@ -5,6 +5,7 @@ mod contents;
 mod differential;
 mod load;
 mod reading;
+mod replicated;
 
 use super::*;
 use crate::axis::short;
@@ -27,7 +28,8 @@ pub(super) fn experiments(table: &Table<'_>) -> Vec<Experiment> {
     let mut all = vec![tpcc(table), load::experiment(table), voter(table)];
     // Left out where time is short: the claim is on bytes, and bytes vary little.
     all.extend(table.size.fine.then(|| differential::experiment(table)));
-    all.extend([at_home::experiment(table), spanning(table), slow_stream(table)]);
+    all.extend([at_home::experiment(table), spanning(table), replicated::experiment(table)]);
+    all.push(slow_stream(table));
     all
 }
 

@@ -173,7 +173,7 @@ impl<'a> Table<'a> {
     }
 
     fn command(&self, words: &str, load: f64) -> Command {
-        let Size { rows, seconds, warmup, .. } = &self.size;
+        let Size { seconds, warmup, .. } = &self.size;
         let command = Command {
             words: vec!["bench".to_string()],
             load: load + 0.2,
@@ -182,7 +182,7 @@ impl<'a> Table<'a> {
             control: self.axes.concurrency.clone(),
         };
         // Reserving memory would take longer than the runs of a test.
-        let reserve = if *rows < 10_000 { "0" } else { "512MiB" };
+        let reserve = if self.is_test() { "0" } else { "512MiB" };
         let command = command
             .with(words)
             .with(&format!("--seconds {seconds} --warmup {warmup} --reserve-memory {reserve}"));
@@ -194,6 +194,11 @@ impl<'a> Table<'a> {
             Some(control) => command.with(&format!("--concurrency {control}")),
             None => command,
         }
+    }
+
+    /// Whether the runs are so short that their figures mean nothing.
+    fn is_test(&self) -> bool {
+        self.size.rows < 10_000
     }
 
     /// YCSB with the given options.
@@ -216,7 +221,9 @@ impl<'a> Table<'a> {
     fn tpcc(&self, mix: &str) -> Command {
         let warehouses = self.size.warehouses;
         let load = f64::from(warehouses) * 1.0;
-        self.command(&format!("tpcc --warehouses {warehouses} --mix {mix}"), load)
+        // Runs of a test load few rows.
+        let rows = if self.is_test() { " --items 1000 --customers 30" } else { "" };
+        self.command(&format!("tpcc --warehouses {warehouses} --mix {mix}{rows}"), load)
     }
 
     /// TPC-C Payment.

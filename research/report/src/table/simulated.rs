@@ -1,7 +1,5 @@
 //! The papers' machines, simulated: curves over many workers.
 
-mod nodes;
-
 use super::*;
 use crate::axis::short;
 use crate::chart::Spread;
@@ -13,7 +11,7 @@ use crate::scale::{self, HDD, NVME, SSD};
 pub const CALIBRATION: &str = "CALIBRATION";
 
 pub(super) fn experiments(table: &Table<'_>) -> Vec<Experiment> {
-    vec![nvme(table), hdd(table), recovery(table), poplar(table), nodes::experiment(table)]
+    vec![nvme(table), hdd(table), recovery(table), poplar(table)]
 }
 
 type Modelled = (&'static str, &'static str);

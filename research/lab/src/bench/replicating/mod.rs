@@ -98,6 +98,8 @@ pub struct Replicated {
     pub transactions: u64,
     /// The same per second, from the start of the run until the last standby shows all of them.
     pub copied_per_s: f64,
+    /// Processor time of the process in that time, in seconds: of primary, clients and standbys.
+    pub processor_seconds: f64,
     /// The mean age of the state that a standby shows while the workload runs, in milliseconds, of
     /// the standby with the highest; null without standbys.
     pub age_ms: Option<f64>,

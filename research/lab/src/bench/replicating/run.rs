@@ -10,7 +10,7 @@ use crate::bench::settings::Settings;
 use crate::bench::{check, driver, load};
 use hyades::Database;
 use hyades_cli::failure::Failure;
-use hyades_platform::clock::monotonic_ns;
+use hyades_platform::clock::{monotonic_ns, process_cpu_ns};
 use hyades_replication::{
     FirstAppender, LogService, MarkSender, Standby, StandbyError, StandbySettings,
 };
@@ -45,6 +45,8 @@ struct Copies<'s> {
 /// A run and its times, by the monotonic clock.
 struct RunTimes {
     began_ns: u64,
+    /// Processor time of the process until the standbys show all transactions.
+    processor_ns: u64,
     /// The last acknowledgement.
     ended_ns: u64,
     /// No transaction is of a later epoch.
@@ -133,12 +135,13 @@ impl<'s> Copies<'s> {
         settings: &Settings,
         workload: &W,
     ) -> Result<(Measured, RunTimes), Failure> {
-        let began_ns = monotonic_ns();
+        let (began_ns, used_ns) = (monotonic_ns(), process_cpu_ns());
         let measured = driver::drive(workload, &self.primary, &settings.drive(false))?;
         let ended_ns = monotonic_ns();
         let epoch = self.primary.epoch();
         self.wait_for(epoch)?;
-        Ok((measured, RunTimes { began_ns, ended_ns, epoch }))
+        let processor_ns = process_cpu_ns() - used_ns;
+        Ok((measured, RunTimes { began_ns, processor_ns, ended_ns, epoch }))
     }
 
     /// Makes marks by a new maker, whose first mark is at once.
@@ -191,7 +194,7 @@ fn figures(
     times: &RunTimes,
     followed: &[Followed],
 ) -> Result<Replicated, Failure> {
-    let RunTimes { began_ns, ended_ns, epoch } = *times;
+    let RunTimes { began_ns, processor_ns, ended_ns, epoch } = *times;
     let mut each = Vec::new();
     for standby in followed {
         let showed_ns = standby.showed_at(epoch).ok_or_else(|| {
@@ -215,6 +218,7 @@ fn figures(
         standbys: each.len(),
         transactions: measured.transactions,
         copied_per_s: measured.transactions as f64 / seconds,
+        processor_seconds: processor_ns as f64 / 1e9,
         age_ms: of_each(|standby| standby.age_ms),
         longest_age_ms: of_each(|standby| standby.longest_age_ms),
         catch_up_ms,

@@ -13,14 +13,15 @@ fn followed(digest: u64, at_ms: u64) -> Followed {
     Followed { states: vec![state(0, 1), state(500, 4), state(at_ms, 9)], digest, rows: 3 }
 }
 
-const TIMES: RunTimes = RunTimes { began_ns: 0, ended_ns: 1_000_000_000, epoch: 9 };
+const TIMES: RunTimes =
+    RunTimes { began_ns: 0, processor_ns: 4_000_000_000, ended_ns: 1_000_000_000, epoch: 9 };
 
 #[test]
 fn all_copies_have_a_transaction_once_the_last_standby_shows_it() {
     let standbys = [followed(7, 1_500), followed(7, 3_000)];
     let figures = figures(7, &measured(600), &TIMES, &standbys).unwrap();
     assert_eq!((figures.state_matches, figures.catch_up_ms), (Some(true), Some(2_000.0)));
-    assert_eq!(figures.copied_per_s, 200.0);
+    assert_eq!((figures.copied_per_s, figures.processor_seconds), (200.0, 4.0));
     assert_eq!(figures.each[0].catch_up_ms, 500.0);
     // From 0 to 500 ms, and from 500 to 1000 ms.
     assert_eq!((figures.age_ms, figures.longest_age_ms), (Some(250.0), Some(500.0)));
