@@ -108,7 +108,7 @@ impl MemberOptions {
     /// What makes the roles of the server.
     pub fn source(self) -> SourceFactory {
         Box::new(move |make: MakeBuilder, settings: &Settings| {
-            let connecting = Connecting::new(self, make, settings.dir().into());
+            let connecting = Connecting::new(self, make, settings.dir());
             Ok(Box::new(MemberSource::begin(connecting)?))
         })
     }

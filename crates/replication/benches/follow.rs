@@ -160,9 +160,10 @@ fn replay(record: RecordKind, transactions: u64, rounds: usize) {
         standbys.push(began.elapsed().as_secs_f64());
         drop((sender, standby));
         let local = tempfile::tempdir().expect("a directory");
-        hyades::backup(dir.path(), local.path()).expect("it copies");
+        let copy = local.path().join("copy");
+        hyades::backup(&[dir.path().to_owned()], &copy).expect("it copies");
         let began = Instant::now();
-        let opened = declared(record).0.open(local.path()).expect("it recovers");
+        let opened = declared(record).0.open(&copy).expect("it recovers");
         openings.push(began.elapsed().as_secs_f64());
         drop(opened);
         ratios.push(openings[openings.len() - 1] / standbys[standbys.len() - 1]);

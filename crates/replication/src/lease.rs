@@ -63,6 +63,12 @@ pub struct Holder {
 }
 
 impl Lease {
+    /// Notes positions, by stream, that are known to be stored.
+    pub fn know_stored(&mut self, stored: &[Lsn]) {
+        self.stored.resize(self.stored.len().max(stored.len()), 0);
+        self.stored.iter_mut().zip(stored).for_each(|(known, now)| *known = (*known).max(*now));
+    }
+
     /// A lease for an incarnation of a database, with the epochs up to `epoch` used.
     pub fn new(database: &[u8; 16], incarnation: u32, holder: &Holder, epoch: u64) -> Lease {
         let Holder { node, address, place } = holder.clone();

@@ -118,8 +118,7 @@ impl LeaseKeeper {
         let own = &mut self.own;
         own.renewal += 1;
         own.epoch_limit = own.epoch_limit.max(epoch + EPOCHS_AHEAD);
-        own.stored.resize(own.stored.len().max(stored.len()), 0);
-        own.stored.iter_mut().zip(stored).for_each(|(known, now)| *known = (*known).max(*now));
+        own.know_stored(stored);
         let sent_ns = clock::boot_ns();
         let set = SentSet { renewal: own.renewal, sent_ns, epoch_limit: own.epoch_limit };
         self.sent.push_back(set);
@@ -173,15 +172,16 @@ impl LeaseKeeper {
     }
 
     /// Gives the lease away, to a node or to any: answers nothing from now on, and says so in the
-    /// key. Returns whether the key is known to say so, after at most `patience`.
-    pub fn release(mut self, successor: Option<&str>, patience: Duration) -> bool {
+    /// key, with the stored positions. Returns whether the key is known to say so, after at most
+    /// `patience`.
+    pub fn release(mut self, successor: Option<&str>, stored: &[Lsn], patience: Duration) -> bool {
         self.answers.end();
         let until = clock::boot_ns() + patience.as_nanos() as u64;
         (self.own.released, self.own.successor) = (true, successor.map(str::to_owned));
-        let (first, stored) = (self.own.renewal + 1, self.own.stored.clone());
+        let first = self.own.renewal + 1;
         while self.applied < first && clock::boot_ns() < until {
             self.due_ns = 0;
-            if self.step(0, &stored, true).is_err() {
+            if self.step(0, stored, true).is_err() {
                 return false;
             }
         }

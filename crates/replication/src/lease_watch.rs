@@ -154,7 +154,7 @@ mod tests {
         // The holder's own directory: its process has ended.
         assert!(watch.may_take(&holder("a")).is_some());
         // A lease that is given away, to one or to all.
-        assert!(keeper.release(Some("c"), TERM));
+        assert!(keeper.release(Some("c"), &[], TERM));
         look_at(&mut watch, 9.6);
         assert_eq!((watch.may_take(&own), watch.may_take(&holder("a"))), (None, None));
         assert!(watch.may_take(&holder("c")).is_some());

@@ -249,9 +249,8 @@ impl MemberLoop {
         self.hand_over_now(None);
     }
 
-    /// Gives the lease away at once if the member is primary: to a node, or to the standby that
-    /// follows most closely, or, if none does, to the first that takes the lease. Returns the new
-    /// role.
+    /// Gives a primary's lease away at once: to a node, or to the standby that follows closest, or
+    /// else to the first that takes the lease. Returns the new role.
     pub fn hand_over_now(&mut self, successor: Option<&str>) -> Option<Role> {
         let MemberState::Primary(_) = &self.state else { return None };
         let best = successor.map(str::to_owned).or_else(|| self.view().successor(None).ok());
@@ -475,7 +474,9 @@ impl MemberLoop {
         let incarnation = former.incarnation.max(standby.incarnation()) + 1;
         let epoch = former.epoch_limit.max(standby.epoch());
         let mut own = Lease::new(&standby.uuid(), incarnation, &self.holder, epoch);
-        own.stored.clone_from(&former.stored);
+        own.know_stored(&former.stored);
+        // A takeover that breaks off forgets what the files do not prove; the key does not.
+        own.know_stored(&standby.received());
         let sent_ns = clock::boot_ns();
         if let Some(revision) = lease::take(&*self.service, seen, &own)? {
             let keeper = self.keeper(own, revision, sent_ns);

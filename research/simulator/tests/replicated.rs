@@ -15,6 +15,22 @@ fn a_seed_gives_the_same_history() {
     }
 }
 
+/// Seeds of histories that have failed.
+const PAST: &[u64] = &[
+    // A candidate that broke its takeover off forgot what it had received, and the log lied.
+    820_646_455_077,
+];
+
+#[test]
+fn what_failed_once_holds() {
+    for &seed in PAST {
+        let options =
+            ReplicatedOptions { seconds: 60.0, histories: 1, seed, hangs_after: HANGS_AFTER };
+        let report = torture_replicated(&options, |line| eprintln!("{line}"));
+        assert!(report.is_sound(), "{:#?}", (&report.sentences, &report.trace));
+    }
+}
+
 #[test]
 fn histories_are_sound() {
     for seed in [0, fastrand::u64(..1 << 40)] {

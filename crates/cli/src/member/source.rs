@@ -18,8 +18,8 @@ const NO_MEMBER: &str = "this member is not connected with the replicated log";
 
 enum Connection {
     /// With the reason that was told last.
-    Waits(Connecting, String),
-    Member(MemberLoop),
+    Waits(Box<Connecting>, String),
+    Member(Box<MemberLoop>),
     Stopped,
 }
 
@@ -59,12 +59,12 @@ impl MemberSource {
         match connecting.connect() {
             Ok((member, meter)) => {
                 self.meter.get_or_init(|| meter);
-                self.connection = Connection::Member(member);
+                self.connection = Connection::Member(Box::new(member));
                 Ok(None)
             }
             Err(Unconnected::Waits(why)) => {
                 let news = (why != told).then(|| why.clone());
-                self.connection = Connection::Waits(connecting, why);
+                self.connection = Connection::Waits(Box::new(connecting), why);
                 Ok(news)
             }
             Err(Unconnected::Fails(why)) => Err(why),
@@ -75,7 +75,7 @@ impl MemberSource {
         let before = std::mem::replace(&mut self.connection, Connection::Stopped);
         let Connection::Waits(connecting, told) = before else { return None };
         std::thread::sleep(wait);
-        match self.connect(connecting, &told) {
+        match self.connect(*connecting, &told) {
             Ok(news) => news.map(RoleChange::Joining),
             Err(why) => Some(RoleChange::Stopped(why)),
         }

@@ -54,7 +54,7 @@ pub fn verify_members(options: &VerifyOptions) -> Result<bool, Failure> {
     };
     let question = verify::question(&lease.database, number);
     let within = Duration::from_secs_f64(options.seconds);
-    ask(&settings, question, (within, &mut hear))
+    ask(&settings, question, within, &mut hear)
         .map_err(Failure::doing("the replicated log cannot be used"))?;
     let differing = differing_tables(&answers);
     match options.json {

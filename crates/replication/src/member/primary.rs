@@ -218,7 +218,7 @@ impl Primary {
         self.wait_for_log(patience);
         self.database.demote(self.number + 1);
         if let Some(keeper) = self.keeper.take() {
-            keeper.release(successor, patience);
+            keeper.release(successor, &self.appender.stored_positions(), patience);
         }
     }
 

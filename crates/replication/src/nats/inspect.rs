@@ -70,7 +70,8 @@ pub fn inspect(settings: &NatsSettings, listen: Duration) -> Result<Option<Found
 pub fn ask(
     settings: &NatsSettings,
     question: Vec<u8>,
-    (listen, is_last): (Duration, &mut dyn FnMut(&[u8]) -> bool),
+    listen: Duration,
+    is_last: &mut dyn FnMut(&[u8]) -> bool,
 ) -> Result<(), NatsError> {
     runtime()?.block_on(async {
         let (client, subject) = (connect(settings).await?, settings.address.broadcast_subject());
