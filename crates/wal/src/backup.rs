@@ -54,7 +54,7 @@ impl Log {
     }
 
     /// The files of a [`base`](Self::base), to be read while the log goes on. `seen`: where the
-    /// reading of the lanes may go on, see [`Member::seen`].
+    /// reading of the lanes may go on, for the manifest.
     ///
     /// # Errors
     /// The log has stopped; or a segment could not be looked at.

@@ -88,6 +88,8 @@ pub(super) struct ClusterJudge {
     pub served: u32,
     /// Whether lost and missing transfers count: not after the log has lost the ends of lanes.
     pub is_lenient: bool,
+    /// The log has lost a seal: the writer of before may append until its lease is refused.
+    pub has_lost_seal: bool,
     /// By incarnation and epoch, the digest of a standby, and the standby.
     marks: BTreeMap<(u32, u64), (u64, usize, Arc<ShownRows>)>,
     pub wrong: Vec<(Column, String)>,
@@ -117,7 +119,7 @@ impl ClusterJudge {
     /// A transfer is acknowledged that began when `served` was the newest incarnation to serve.
     pub fn acknowledged(&mut self, number: i64, by: u32, served: u32) {
         self.acknowledged += 1;
-        if by < served {
+        if by < served && !self.has_lost_seal {
             self.wrong(
                 Column::Split,
                 format!("incarnation {by} acknowledges {number}, begun under incarnation {served}"),

@@ -130,6 +130,8 @@ pub(super) struct Net {
     pub witnesses: Witnesses,
     /// Whether the log has lied so that members may stop.
     pub has_lied: Option<Lie>,
+    /// The log has lost a seal that was confirmed: nothing fences the writer of before.
+    pub has_lost_seal: bool,
     /// Requests carried out; requests and replies lost; copies; old looks; purges; questions.
     pub counts: [u64; 6],
     digest: DefaultHasher,
@@ -162,6 +164,7 @@ impl Net {
             leaderless_until: vec![0; lanes + 1],
             witnesses: Witnesses::default(),
             has_lied: None,
+            has_lost_seal: false,
             counts: [0; 6],
             digest: DefaultHasher::new(),
         }

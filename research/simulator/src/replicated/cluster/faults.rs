@@ -121,10 +121,12 @@ impl Cluster {
         if let Some(lie) = self.shape.lie.filter(|_| net.has_lied.is_none())
             && net.lie(lie)
         {
+            let has_lost_seal = net.has_lost_seal;
             drop(net);
             self.count("lies of the log");
             self.say(format!("the log lies: {lie:?}"));
-            self.judge.borrow_mut().is_lenient = lie == Lie::Tail;
+            let mut judge = self.judge.borrow_mut();
+            (judge.is_lenient, judge.has_lost_seal) = (lie == Lie::Tail, has_lost_seal);
         }
     }
 

@@ -2,6 +2,12 @@
 
 use super::{Lie, Net, Witnesses};
 use hyades_replication::{Message, MessageBody};
+use std::sync::Arc;
+
+fn is_seal(message: &Arc<Vec<u8>>) -> bool {
+    let decoded = Message::decode(message);
+    decoded.is_ok_and(|(message, _)| matches!(message.body, MessageBody::Seal(_)))
+}
 
 impl Net {
     /// Makes the log lie. False if there is nothing to lie about.
@@ -14,7 +20,8 @@ impl Net {
                     let lane = &mut self.lanes[at];
                     if one.is_none_or(|one| one == at) && lane.len() > 3 {
                         let most = (lane.len() - 2).min(6);
-                        lane.truncate(lane.len() - self.rng.usize(1..=most));
+                        let lost = lane.split_off(lane.len() - self.rng.usize(1..=most));
+                        self.has_lost_seal |= lost.iter().flatten().any(is_seal);
                         did = true;
                     }
                 }
