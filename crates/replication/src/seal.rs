@@ -53,10 +53,14 @@ fn append_seal(
         patience.check()?;
         let message = seal.clone();
         match service.ask(Request::Append { lane: stream, after: None, message }) {
-            Reply::Appended(place) => return Ok((seal, place)),
+            Reply::Appended(place) => {
+                patience.heard();
+                return Ok((seal, place));
+            }
             Reply::Gone(what) => return Err(RemoteEnded::Different(what)),
             // A seal that is appended twice does no harm.
-            _ => {}
+            Reply::Silence => {}
+            _ => patience.heard(),
         }
     }
 }
@@ -140,6 +144,9 @@ pub fn seal_new_lane(
             Reply::Gone(what) => return Err(RemoteEnded::Different(what)),
             _ => continue,
         };
+        if !messages.is_empty() {
+            patience.heard();
+        }
         for (place, bytes) in messages {
             if bytes == seal {
                 let chain = Message::decode(&bytes).expect("it was encoded here").1;

@@ -19,6 +19,10 @@ fn a_seed_gives_the_same_history() {
 const PAST: &[u64] = &[
     // A candidate that broke its takeover off forgot what it had received, and the log lied.
     820_646_455_077,
+    // The log lost a confirmed seal, and the writer of before went on.
+    196_102_594_559_625,
+    // A founder's takeover broke off although the service answered.
+    69_991_770_291_391,
 ];
 
 #[test]
