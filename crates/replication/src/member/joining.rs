@@ -98,6 +98,8 @@ impl MemberLoop {
             Ok(Some((_, holds))) if !has_place(&holds) => {
                 Ok(Some(self.leave("the member was silent for long, and is forgotten".to_owned())))
             }
+            // Not known: the next step meets the same lanes.
+            Err(RemoteEnded::Silent) => Err(RemoteEnded::Silent.into()),
             _ => result,
         }
     }
