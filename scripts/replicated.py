@@ -120,10 +120,14 @@ class Member:
 
 
 def hand_over(primary, within=10.0):
-    """Hands the database over once a standby follows closely. Returns the last answer."""
+    """Hands the database over once a standby follows closely. Returns the last answer, or what kept
+    the member from an answer."""
     until = time.monotonic() + within
     while True:
-        answer = primary.ask("FAILOVER")
+        try:
+            answer = primary.ask("FAILOVER")
+        except (Broken, OSError) as error:
+            return f"{type(error).__name__}: {error}\n{logs(primary.cluster.dir)}"
         if answer == "OK" or time.monotonic() > until:
             return answer
         time.sleep(0.1)

@@ -23,6 +23,8 @@ const PAST: &[u64] = &[
     196_102_594_559_625,
     // A founder's takeover broke off although the service answered.
     69_991_770_291_391,
+    // A forgotten member met a purged lane while the log service did not answer, and stopped.
+    269_786_186_960_533,
 ];
 
 #[test]

@@ -149,6 +149,9 @@ impl RoleSource for MemberSource {
             has_caught_up: seen.is_primary || seen.lag_us.is_some(),
             suspended: seen.is_primary && !seen.is_answered,
             stores: true,
+            purged: seen.purged,
+            kept_for: seen.kept_for,
+            bases: seen.bases,
             ..empty
         }
     }

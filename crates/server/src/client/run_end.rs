@@ -27,6 +27,9 @@ pub struct RunEnd {
     pub read_elsewhere: Vec<Vec<u8>>,
     /// The lines for clients that monitor.
     pub lines: Vec<MonitorLine>,
+    /// Whether the reply holds whatever becomes of the database: the reply is sent although the
+    /// role of the member has ended.
+    pub is_certain: bool,
     /// Whether the client's earlier watched keys are dropped.
     pub unwatched: bool,
     /// The keys watched from here on.

@@ -60,7 +60,8 @@ impl FailoverRequest {
     }
 }
 
-/// FAILOVER: the reply comes once the hand-over has begun; its end closes the connection.
+/// FAILOVER: the reply comes once the hand-over has begun; its end closes the connection, behind
+/// the reply.
 pub fn failover(local: &mut Local<'_>, args: &[&[u8]], _: &mut Reply<'_>) -> Done {
     let membership = &local.shared.membership;
     if !membership.is_on() {
@@ -97,7 +98,7 @@ fn hand_over(to: Option<String>, within: Duration) -> Job {
             Ok(Err(text)) => reply.error(&format!("ERR {text}")),
             Err(_) => reply.error("ERR the hand-over has not begun in time"),
         }
-        RunEnd::default()
+        RunEnd { is_certain: true, ..RunEnd::default() }
     });
     job.in_lane(Lane::Network)
 }

@@ -47,6 +47,8 @@ struct Script {
     view: Mutex<View>,
     orders: Mutex<Vec<Option<String>>>,
     refusal: Mutex<Option<String>>,
+    /// A hand-over stops the log before it is answered.
+    hands_over_at_once: AtomicBool,
     faults: Mutex<Vec<String>>,
     has_ended: AtomicBool,
 }
@@ -143,6 +145,13 @@ impl RoleSource for ScriptedSource {
 
     fn hand_over(&self, to: Option<&str>) -> Result<(), String> {
         self.script.orders.lock().unwrap().push(to.map(str::to_string));
+        if self.script.hands_over_at_once.load(SeqCst)
+            && let Some(database) = &self.database
+        {
+            // Before the reply: the event loops have parted from all clients by then.
+            database.log().unwrap().stop("it was handed over");
+            std::thread::sleep(Duration::from_millis(100));
+        }
         self.script.refusal.lock().unwrap().clone().map_or(Ok(()), Err)
     }
 

@@ -203,7 +203,7 @@ impl EventLoop {
     }
 
     fn job_done(&mut self, id: u64, reply: JobReply) {
-        if self.drops_job(id) {
+        if self.drops_job(id, reply.end.is_certain) {
             return;
         }
         let Some(connection) = self.connections.get_mut(&id) else { return };

@@ -219,6 +219,7 @@ impl RunQueue {
             read_elsewhere: Vec::new(),
             lines: std::mem::take(&mut self.wrote.lines),
             order: None,
+            is_certain: false,
             unwatched: std::mem::take(&mut effects.unwatched),
             watched: std::mem::take(&mut effects.watched),
             time: Duration::from_nanos(self.wrote.times.iter().sum()),

@@ -47,6 +47,12 @@ pub struct View {
     pub suspended: bool,
     /// Whether the log goes on to store what a primary without a lease writes.
     pub stores: bool,
+    /// By lane, the place in the replicated log up to which no member needs it; empty if not known.
+    pub purged: Vec<u64>,
+    /// The nodes that the replicated log is kept for.
+    pub kept_for: Vec<String>,
+    /// How many members fetch this member's files.
+    pub bases: usize,
 }
 
 /// The primary of a replicated database, as a member knows it.

@@ -69,6 +69,16 @@ fn add_state(metrics: &mut Metrics, role: Role, view: &View) {
     for (lane, position) in view.positions.iter().enumerate() {
         add(gauge(name, "bytes", help, *position as f64).with_label("lane", lane.to_string()));
     }
+    for (lane, place) in view.purged.iter().enumerate() {
+        let (name, help) = ("hyades_lane_purged_place", "Messages of a lane that no member needs");
+        add(gauge(name, "", help, *place as f64).with_label("lane", lane.to_string()));
+    }
+    for node in &view.kept_for {
+        let help = "1 for each member that the lanes are kept for";
+        add(gauge("hyades_replication_kept_for", "", help, 1.0).with_label("node", &**node));
+    }
+    let help = "Members that fetch the files of this member";
+    add(gauge("hyades_replication_bases", "members", help, view.bases as f64));
 }
 
 fn add_counts(metrics: &mut Metrics, figures: &MembershipFigures) {

@@ -179,6 +179,22 @@ fn the_database_is_handed_over_on_request() {
     one.stop();
 }
 
+/// Though the log stops, and with it the role, before the reply is there.
+#[test]
+fn a_hand_over_is_answered_before_the_connection_is_closed() {
+    let mut member = Member::start("one", &service());
+    let dir = member.path("data");
+    member.step(Step::OnLanes(dir));
+    member.see(|view| view.members = vec![standby("two", &[0, 0])]);
+    let mut client = member.client();
+    member.ask_until("INFO replication", |said| said.contains("connected_slaves:1"));
+    member.script.hands_over_at_once.store(true, SeqCst);
+    assert_eq!(client.ask("FAILOVER"), "OK");
+    assert!(client.is_closed());
+    member.step(Step::Joining);
+    member.stop();
+}
+
 /// Without a lease a primary holds readers for a second, which the engine does, and refuses them
 /// then. Writes go on while the log stores them.
 #[test]

@@ -100,8 +100,9 @@ impl EventLoop {
     }
 
     /// For the reply of a job: whether the connection has ended, and its outcome is not known.
-    pub(super) fn drops_job(&mut self, id: u64) -> bool {
-        let is_dropped = self.parting.as_ref().is_some_and(|parting| parting.is_abrupt)
+    pub(super) fn drops_job(&mut self, id: u64, is_certain: bool) -> bool {
+        let is_dropped = !is_certain
+            && self.parting.as_ref().is_some_and(|parting| parting.is_abrupt)
             && self.is_of_earlier_era(id);
         if is_dropped {
             self.close(id);

@@ -22,7 +22,7 @@ impl EventLoop {
 
     pub(super) const fn part_abruptly(&self) {}
 
-    pub(super) const fn drops_job(&self, _: u64) -> bool {
+    pub(super) const fn drops_job(&self, _: u64, _: bool) -> bool {
         false
     }
 
