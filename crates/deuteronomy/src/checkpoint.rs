@@ -155,9 +155,14 @@ impl TransactionComponent {
 
     /// Whether more of the log than the options allow would be applied again.
     fn is_log_long(&self) -> bool {
+        self.redo_bytes() > self.options.redo_bytes
+    }
+
+    /// The bytes of the log to be applied again after a crash.
+    pub fn redo_bytes(&self) -> u64 {
         let mut durable = vec![0; self.log.streams()];
         self.log.frontier().load_into(&mut durable);
-        self.behind_resume_point(&durable) > self.options.redo_bytes
+        self.behind_resume_point(&durable)
     }
 
     /// The bytes between the last resume point and `positions`.

@@ -4,7 +4,6 @@ use crate::config::Options;
 use crate::data_component::DataComponent;
 use crate::error::Error;
 use crate::proxy::StopOnPanic;
-use crate::proxy::lag::Lag;
 use crate::recovery::{Recovered, restart};
 use crate::session::Session;
 use crate::threads::ends_until;
@@ -12,10 +11,9 @@ use crate::ticket::CommitQueue;
 use crate::transaction_component::TransactionComponent;
 use hyades_platform::sync::locked;
 use hyades_wal::Log;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// A database: a transaction component over a data component.
 ///
@@ -97,6 +95,10 @@ impl Database {
         self.recovered
     }
 
+    pub(crate) fn component(&self) -> &TransactionComponent {
+        &self.component
+    }
+
     /// A session for the calling thread.
     ///
     /// # Errors
@@ -133,34 +135,6 @@ impl Database {
     /// The log, for its counters and its frontier, and for stepping.
     pub fn log(&self) -> &Log {
         &self.component.log
-    }
-
-    /// About how many bytes the versions in memory take.
-    pub fn version_bytes(&self) -> usize {
-        self.component.versions.bytes()
-    }
-
-    /// Returns the number of transactions aborted during their run, because the budget of memory
-    /// was exhausted: see [`Abort::Shed`](crate::Abort::Shed).
-    pub fn shed(&self) -> u64 {
-        self.component.room.shed()
-    }
-
-    /// How many threads apply operations to the data component: see
-    /// [`Options::proxy_threads`](crate::Options::proxy_threads).
-    pub fn proxy_threads(&self) -> usize {
-        self.component.proxy.pool().running()
-    }
-
-    /// Returns the time of transactions' searches for versions to drop, with the memory for
-    /// versions nearly exhausted; the sum over all sessions.
-    pub fn collecting(&self) -> Duration {
-        Duration::from_nanos(self.component.collecting_ns.load(Ordering::Relaxed))
-    }
-
-    /// Returns the distance of the data component behind the committed transactions.
-    pub fn lag(&self) -> Lag {
-        self.component.proxy.lag()
     }
 
     /// Ends the threads; false if a thread is at a hanging call of the data component. Nothing

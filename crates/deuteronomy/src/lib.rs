@@ -83,8 +83,8 @@
 //! room, transactions that write while a checkpoint is under way and the log behind the checkpoint
 //! is four times longer than [`redo_bytes`](Options::redo_bytes), [`Database::checkpoint`] and
 //! [`Database::close`]. A hanging read waits as long as the data component hangs, and so does a
-//! caller of a checkpoint, inside the checkpoint. [`Database::lag`] tells the amount waiting, and
-//! the time.
+//! caller of a checkpoint, inside the checkpoint. [`Database::stats`] tells the amount waiting,
+//! and the time.
 //!
 //! Where the data component takes pieces of a batch at the same time ([`DataComponent::may_cut`]),
 //! more threads apply with the proxy while the waiting operations become more: see
@@ -116,6 +116,7 @@ mod proxy;
 mod recovery;
 mod session;
 mod snapshot;
+mod stats;
 mod threads;
 mod ticket;
 #[cfg(feature = "torture")]
@@ -140,6 +141,7 @@ pub use proxy::lag::Lag;
 pub use recovery::Recovered;
 pub use session::Session;
 pub use snapshot::Snapshot;
+pub use stats::{Aborts, Stats};
 pub use ticket::{CommitQueue, Ticket};
 pub use transaction::Transaction;
 pub use transaction_component::scan::Row;

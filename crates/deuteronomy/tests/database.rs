@@ -106,7 +106,11 @@ fn threads_are_serializable_and_what_they_leave_is_there_again() {
         });
         history.check_reads().unwrap();
         base = history.last_state();
-        assert!(database.version_bytes() <= 40 << 10, "{} bytes", database.version_bytes());
+        assert!(
+            database.stats().version_bytes <= 40 << 10,
+            "{} bytes",
+            database.stats().version_bytes
+        );
         database.close().unwrap();
         let content = data.content().into_iter().map(|(key, _, value)| (key[0], number(&value)));
         let expected = base.iter().filter_map(|(key, written)| Some((*key, (*written)?)));
@@ -125,7 +129,11 @@ fn more_than_the_budget_of_memory_is_written_and_read() {
     for i in 0..4000u64 {
         let put = session.submit(|tx| tx.put(&i.to_be_bytes(), &bytes(i, 1000)));
         drop(put.unwrap());
-        assert!(database.version_bytes() < 300 << 10, "{} bytes", database.version_bytes());
+        assert!(
+            database.stats().version_bytes < 300 << 10,
+            "{} bytes",
+            database.stats().version_bytes
+        );
     }
     for i in (0..4000u64).step_by(7) {
         let read = session.execute(|tx| tx.get(&i.to_be_bytes())).unwrap().unwrap();

@@ -126,7 +126,7 @@ fn ten_times_the_budget_is_read_and_written_and_what_is_hot_stays_in_memory() {
                     for piece in 0..10 {
                         let n = read_and_write(&mut session, seed * 100 + piece, transactions / 10);
                         written.fetch_add(n, Ordering::Relaxed);
-                        let bytes = database.version_bytes();
+                        let bytes = database.stats().version_bytes;
                         assert!(bytes <= BUDGET + 8 * (VALUE + 300), "{bytes} bytes");
                     }
                 });
@@ -195,7 +195,7 @@ fn an_open_transaction_keeps_nobody_out() {
         }
         for key in 0..1000 {
             put(&mut one, key, &[2; 300]);
-            let bytes = database.version_bytes();
+            let bytes = database.stats().version_bytes;
             assert!(bytes <= 66 << 10, "{bytes} bytes");
         }
         match reads {
@@ -233,7 +233,7 @@ fn an_open_transaction_keeps_none_from_a_key_that_it_has_written() {
         let (mut reader, mut writer) = (three.begin().unwrap(), four.begin().unwrap());
         for n in 0..2000 {
             put(one, if n < 1000 { 7 } else { n }, &[3; 300]);
-            let bytes = database.version_bytes();
+            let bytes = database.stats().version_bytes;
             assert!(bytes <= 66 << 10, "{bytes} bytes");
         }
         let written = writer.put(&key, &[4; 300]);

@@ -369,18 +369,18 @@ fn threads_become_more_while_what_waits_does_and_fewer_afterwards() {
     gate.wait_for(2);
     write_each(5001, 10);
     until_the_next_look();
-    assert_eq!(database.proxy_threads(), 1, "it was not known that more could help");
+    assert_eq!(database.stats().proxy_threads, 1, "it was not known that more could help");
     gate.allow(2);
     // Two pieces at a time.
     gate.wait_for(4);
-    assert_eq!(database.proxy_threads(), 2);
+    assert_eq!(database.stats().proxy_threads, 2);
     // More threads are not allowed, with any number of waiting records.
     write_each(15_001, 20);
     until_the_next_look();
     gate.allow(usize::MAX);
     let until = Instant::now() + LONG;
-    while database.proxy_threads() > 1 {
-        assert!(Instant::now() < until, "{} threads", database.proxy_threads());
+    while database.stats().proxy_threads > 1 {
+        assert!(Instant::now() < until, "{} threads", database.stats().proxy_threads);
         std::thread::sleep(Duration::from_millis(10));
     }
     database.close().unwrap();

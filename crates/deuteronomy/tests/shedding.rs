@@ -105,7 +105,7 @@ fn an_old_large_transaction_among_many_young_ones_always_commits() {
     });
     let failed = failed.into_inner().unwrap();
     assert!(failed.is_empty(), "{failed:?}");
-    let shed = database.shed();
+    let shed = database.stats().shed;
     println!("{shed} were aborted");
     assert!(shed > 0, "the budget was not exhausted");
     let read = old.execute(|tx| {
@@ -155,7 +155,7 @@ fn the_youngest_is_aborted_at_its_next_write_and_no_other() {
         assert_eq!(room.recv_timeout(LONG), Ok(true));
         writes.join().unwrap().unwrap();
     });
-    assert_eq!(database.shed(), 1);
+    assert_eq!(database.stats().shed, 1);
     middle.put(&[1, 0], b"").unwrap();
     middle.commit().unwrap().wait().unwrap();
 }
@@ -197,7 +197,7 @@ fn begin_answers_at_once_and_what_is_run_by_attempts_after_these() {
             one.put(&[0, key], &[7; BUDGET / 16]).unwrap();
         }
         for key in 0.. {
-            if database.version_bytes() > BUDGET {
+            if database.stats().version_bytes > BUDGET {
                 break;
             }
             two.put(&[1, key], &[7; BUDGET / 16]).unwrap();
@@ -210,7 +210,7 @@ fn begin_answers_at_once_and_what_is_run_by_attempts_after_these() {
             assert!(is_shed(&three.execute(|tx| tx.get(b"a"))));
         }
         assert!(began.elapsed() < LONG, "it was tried again");
-        assert_eq!(database.shed(), 0, "none has begun");
+        assert_eq!(database.stats().shed, 0, "none has begun");
         one.commit().unwrap().wait().unwrap();
         three.begin().unwrap().get(&[0, 7]).unwrap().unwrap();
         two.commit().unwrap().wait().unwrap();

@@ -128,9 +128,10 @@ fn what_waits_for_a_slow_data_component_stays_within_the_budget() {
                         while begun.elapsed() < Duration::from_secs(3) {
                             put(&mut session, rng.u64(..keys), &vec![7; value]).unwrap();
                             written += value as u64;
-                            let bytes = database.version_bytes();
+                            let bytes = database.stats().version_bytes;
                             assert!(bytes <= most, "{bytes} bytes");
-                            most_lag.fetch_max(database.lag().bytes as u64, Ordering::Relaxed);
+                            most_lag
+                                .fetch_max(database.stats().lag.bytes as u64, Ordering::Relaxed);
                         }
                         written
                     })
@@ -157,7 +158,7 @@ fn writers_end_with_an_error_where_applying_hangs_and_go_on_when_it_does() {
     let (store, patience) = (SlowStore::new(), Duration::from_millis(300));
     let database = Database::open(options(dir.path(), BUDGET, patience), store.clone()).unwrap();
     let mut session = database.session().unwrap();
-    assert_eq!(database.lag().bytes, 0);
+    assert_eq!(database.stats().lag.bytes, 0);
     store.apply.set_shut(true);
     let begun = Instant::now();
     let mut written = 0;
@@ -171,15 +172,15 @@ fn writers_end_with_an_error_where_applying_hangs_and_go_on_when_it_does() {
     };
     assert!(matches!(stalled, Error::Stalled(call) if call > patience), "{stalled}");
     assert!(stalled.to_string().contains("look at its device"), "{stalled}");
-    let lag = database.lag();
+    let lag = database.stats().lag;
     assert!(lag.bytes > 0 && lag.age > patience && lag.call > patience, "{lag:?}");
-    let bytes = database.version_bytes();
+    let bytes = database.stats().version_bytes;
     assert!(bytes <= BUDGET + BUDGET / 64 + 4000, "{bytes} bytes");
     // A checkpoint does not wait for ever either.
     assert!(matches!(database.checkpoint(), Err(Error::Stalled(_))));
     store.apply.set_shut(false);
-    wait_until("it goes on", || database.lag().bytes == 0);
-    assert_eq!((database.lag().age, database.lag().call), Default::default());
+    wait_until("it goes on", || database.stats().lag.bytes == 0);
+    assert_eq!((database.stats().lag.age, database.stats().lag.call), Default::default());
     put(&mut session, written, &[1; 1000]).unwrap();
     drop(session);
     database.close().unwrap();
@@ -194,7 +195,7 @@ fn closing_ends_with_an_error_where_applying_hangs_and_nothing_is_lost() {
     store.apply.set_shut(true);
     let mut session = database.session().unwrap();
     session.execute(|tx| tx.put(b"a", b"1")).unwrap();
-    wait_until("it is applied", || !database.lag().call.is_zero());
+    wait_until("it is applied", || !database.stats().lag.call.is_zero());
     drop(session);
     let begun = Instant::now();
     let closed = database.close();

@@ -1,6 +1,7 @@
 //! The end of a transaction, by a commit or an abort; and the logging, in the order of the steps.
 
 use super::TransactionComponent;
+use super::counts::Counted;
 use super::place::Place;
 use super::record::{self, Parts};
 use super::work::Work;
@@ -107,6 +108,7 @@ impl TransactionComponent {
         // Before other transactions see the commit.
         self.release_claims(work);
         if !self.has_record(work) {
+            work.counts.count(Counted::Commit);
             return Ok(self.end_without_record(work));
         }
         if let Err(error) = self.encode(work, writer, stream) {
@@ -140,6 +142,7 @@ impl TransactionComponent {
         });
         self.timestamps.end_reserving(work.at);
         work.last_written = work.ts;
+        work.counts.count(Counted::Commit);
         self.end(work);
         // C7
         needs.push((Lane::position(stream), place.1));
@@ -203,6 +206,9 @@ impl TransactionComponent {
     /// A1 to A4. Returns the positions required durable before a caller may be told the values read
     /// by the transaction.
     pub fn abort(&self, work: &mut Work) -> Needs {
+        if work.failed.is_none() {
+            work.counts.count(Counted::RolledBack);
+        }
         self.release_claims(work);
         for (key, write) in work.writes.drain() {
             self.versions.remove(&key, write.hash, work.ts);
@@ -226,6 +232,7 @@ impl TransactionComponent {
     }
 
     fn end(&self, work: &mut Work) {
+        self.counts.add(work.at, &mut work.counts);
         work.ts = 0;
         self.timestamps.end_writing(work.at);
         if work.parts.take().is_some() {

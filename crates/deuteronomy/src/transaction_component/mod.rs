@@ -5,7 +5,9 @@ mod claims;
 mod collecting;
 mod commit;
 pub(crate) mod continuations;
+pub(crate) mod counts;
 mod fetches;
+mod groups;
 pub(crate) mod place;
 pub(crate) mod ranges;
 pub(crate) mod record;
@@ -27,6 +29,7 @@ use crate::held_bytes::HeldBytes;
 use crate::key::KeyHasher;
 use crate::proxy::Proxy;
 use continuations::Readers;
+use counts::Counts;
 use fetches::Fetches;
 use hyades_platform::sync::Padded;
 use hyades_wal::{Log, Lsn};
@@ -52,6 +55,7 @@ pub(crate) struct TransactionComponent {
     /// Apart from the fields read by all transactions: each commit writes to the proxy.
     pub proxy: Padded<Proxy>,
     pub room: Room,
+    pub counts: Counts,
     /// The bytes waiting for the data component, and no longer in the version table.
     held: HeldBytes,
     pub data: Arc<dyn DataComponent>,
@@ -89,6 +93,7 @@ impl TransactionComponent {
             readers: Readers::default(),
             proxy: Padded(Proxy::new(&log, &options, held.clone())),
             room: Room::new(),
+            counts: Counts::new(options.sessions),
             log,
             limits: data.limits(),
             data,

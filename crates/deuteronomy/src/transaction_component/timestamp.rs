@@ -17,6 +17,7 @@
 //! the horizon of a snapshot announced before the thread looked for an oldest timestamp; the
 //! horizon is at or above all oldest timestamps used before.
 
+use super::groups::{GROUP, Groups};
 use super::place::Place;
 use crate::data_component::{LAST_TS, MAX_TS};
 use hyades_platform::broken;
@@ -26,6 +27,10 @@ use std::sync::{Mutex, MutexGuard};
 
 /// The announcement of a session without a transaction: above all timestamps.
 const IDLE: u64 = u64::MAX;
+
+/// Groups of sessions are put to rest when a look for the oldest timestamp finds a clock just below
+/// a multiple of this number. Under the checker of schedules a test puts groups to rest.
+const REST_EVERY: u64 = if cfg!(loom) { 1 << 60 } else { 256 };
 
 /// In the announcement of a writing transaction: the transaction is to abort.
 const IS_SHED: u64 = 1 << 63;
@@ -64,6 +69,7 @@ pub(crate) struct Timestamps {
     /// The number of present and imminent snapshots. Raised before their announcement.
     snapshots: AtomicUsize,
     announced: Box<[Padded<Announcement>]>,
+    groups: Groups,
     /// The number of places ever taken: higher places are not looked at. Raised before a session
     /// announces anything; read after the clock, or the durable positions. So a session with a
     /// missed raise draws above the value read. SeqCst, for snapshots.
@@ -85,6 +91,7 @@ impl Timestamps {
             horizon: Padded(AtomicU64::new(first)),
             snapshots: AtomicUsize::new(0),
             announced: (0..sessions).map(idle).collect(),
+            groups: Groups::new(sessions),
             used: AtomicUsize::new(0),
             free: Mutex::new((0..sessions).rev().collect()),
         }
@@ -102,9 +109,21 @@ impl Timestamps {
         Some(at)
     }
 
-    /// The announcements of all sessions there are, or have been.
-    fn announced(&self) -> &[Padded<Announcement>] {
-        &self.announced[..self.used.load(Ordering::SeqCst)]
+    /// The announcements of sessions there are, or have been, without groups at rest.
+    fn announced(&self) -> impl Iterator<Item = &Padded<Announcement>> {
+        let used = &self.announced[..self.used.load(Ordering::SeqCst)];
+        let groups = used.chunks(GROUP).enumerate();
+        groups.filter(|(group, _)| !self.groups.is_at_rest(*group)).flat_map(|(_, group)| group)
+    }
+
+    /// Puts groups of idle sessions to rest.
+    #[cold]
+    fn rest(&self) {
+        let used = &self.announced[..self.used.load(Ordering::SeqCst)];
+        for (group, announced) in used.chunks(GROUP).enumerate() {
+            let is_idle = |a: &Padded<Announcement>| a.ts.load(Ordering::SeqCst) == IDLE;
+            self.groups.rest(group, || announced.iter().all(is_idle));
+        }
     }
 
     /// Gives the place back.
@@ -120,7 +139,12 @@ impl Timestamps {
             return;
         }
         let own = &self.announced[at];
-        own.ts.store(own.seen.load(Ordering::Relaxed), Ordering::Release);
+        let bound = own.seen.load(Ordering::Relaxed);
+        match Groups::is_always_seen(at) {
+            true => own.ts.store(bound, Ordering::Release),
+            false => own.ts.store(bound, Ordering::SeqCst),
+        }
+        self.groups.wake(at);
     }
 
     /// B2, B3: draws a timestamp; None where timestamps are used up ([`LAST_TS`]).
@@ -154,6 +178,7 @@ impl Timestamps {
         let announced = &self.announced[at].ts;
         // Below everything, until the horizon is known: the horizon may rise meanwhile.
         announced.store(0, Ordering::SeqCst);
+        self.groups.wake(at);
         checker_fence();
         let horizon = self.horizon.load(Ordering::SeqCst);
         announced.store(horizon, Ordering::SeqCst);
@@ -169,7 +194,7 @@ impl Timestamps {
 
     /// Returns the lowest of a timestamp and the announced timestamps.
     fn lowest_announced(&self, upper: u64) -> u64 {
-        self.announced().iter().fold(upper, |lowest, a| lowest.min(a.ts.load(Ordering::SeqCst)))
+        self.announced().fold(upper, |lowest, a| lowest.min(a.ts.load(Ordering::SeqCst)))
     }
 
     /// O1, O2: returns a timestamp below which no transaction is active, or will be; the timestamp
@@ -177,7 +202,11 @@ impl Timestamps {
     /// draw below the clock's value has announced itself before. O3 raises the horizon; then O4
     /// looks for snapshots with a possible miss of the raise.
     pub fn oldest_active(&self) -> u64 {
-        let oldest = self.lowest_announced(self.clock.load(Ordering::SeqCst));
+        let clock = self.clock.load(Ordering::SeqCst);
+        if (clock + 1).is_multiple_of(REST_EVERY) {
+            self.rest();
+        }
+        let oldest = self.lowest_announced(clock);
         self.horizon.fetch_max(oldest, Ordering::SeqCst);
         checker_fence();
         match self.snapshots.load(Ordering::SeqCst) {

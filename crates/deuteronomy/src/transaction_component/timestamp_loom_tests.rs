@@ -30,6 +30,36 @@ fn none_below_the_oldest_is_active() {
     });
 }
 
+/// A session whose group is being put to rest is not missed. Its place is not in the first group.
+#[test]
+fn a_session_that_begins_while_its_group_goes_to_rest_is_found() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        let timestamps = Arc::new(Timestamps::new(0, 2));
+        let at = [(); 2].map(|()| timestamps.enter().unwrap())[1];
+        // The group is awake, and idle.
+        timestamps.announce(at);
+        timestamps.end(at);
+        let session = {
+            let timestamps = timestamps.clone();
+            thread::spawn(move || {
+                timestamps.announce(at);
+                timestamps.draw(at).unwrap()
+            })
+        };
+        let other = {
+            let timestamps = timestamps.clone();
+            thread::spawn(move || timestamps.rest())
+        };
+        timestamps.rest();
+        let ts = session.join().unwrap();
+        other.join().unwrap();
+        // The transaction is active.
+        assert!(timestamps.oldest_active() <= ts);
+    });
+}
+
 /// A thread using an oldest timestamp leaves the versions read by a snapshot, in either order; and
 /// transactions below a snapshot's horizon have ended.
 #[test]

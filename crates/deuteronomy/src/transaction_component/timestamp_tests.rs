@@ -59,6 +59,33 @@ fn a_snapshot_holds_the_oldest_back_and_reads_below_what_was_found_before() {
 }
 
 #[test]
+fn sessions_at_rest_are_passed_over_until_they_begin_again() {
+    let timestamps = Timestamps::new(0, 5 * GROUP);
+    let places: Vec<_> = (0..5 * GROUP).map(|_| timestamps.enter().unwrap()).collect();
+    let looked_at = || timestamps.announced().count();
+    assert_eq!(looked_at(), GROUP, "none has begun");
+    let (a, b) = (places[2 * GROUP], places[3 * GROUP + 5]);
+    timestamps.announce(a);
+    assert_eq!(timestamps.announce_snapshot(b), 0);
+    assert_eq!((looked_at(), timestamps.oldest_active()), (3 * GROUP, 0));
+    timestamps.end_snapshot(b);
+    timestamps.announce_reserving(a, 0, 7);
+    timestamps.rest();
+    let mut durable = [9];
+    timestamps.lower_to_handed_over(&mut durable);
+    assert_eq!((looked_at(), durable), (2 * GROUP, [7]));
+    timestamps.end_reserving(a);
+    timestamps.end(a);
+    timestamps.rest();
+    assert_eq!(looked_at(), GROUP);
+    timestamps.announce(b);
+    assert_eq!((looked_at(), timestamps.oldest_active()), (2 * GROUP, 0));
+    assert_eq!((timestamps.draw(b), timestamps.oldest_active()), (Some(0), 0));
+    timestamps.end(b);
+    assert_eq!(timestamps.oldest_active(), 1);
+}
+
+#[test]
 fn the_youngest_that_has_written_is_shed_first() {
     let timestamps = Timestamps::new(1, 4);
     let [a, b, c, d] = [(); 4].map(|()| timestamps.enter().unwrap());

@@ -2,6 +2,7 @@
 //! is in [`commit`](super::commit).
 
 use super::TransactionComponent;
+use super::counts::Counted;
 use super::record;
 use super::version::{Value, Version};
 use super::version_table::Seen;
@@ -134,6 +135,7 @@ impl TransactionComponent {
         };
         match seen {
             Seen::Value(value, writer) => {
+                work.counts.count(Counted::Hit);
                 // An applied version is durable, and maybe of an earlier incarnation.
                 let joins = |ts| self.transactions.join(ts, &mut work.vector);
                 if !writer.is_some_and(joins) {
@@ -146,6 +148,7 @@ impl TransactionComponent {
                 Ok(Looked::Active(writer))
             }
             Seen::Missing(number) => {
+                work.counts.count(Counted::Miss);
                 self.make_room_for(work)?;
                 Ok(Looked::Missing(number))
             }

@@ -1,6 +1,7 @@
 //! The state of a session's transaction.
 
 use super::claims::Claims;
+use super::counts::{Counted, SessionCounts};
 use super::record::Parts;
 use super::version::Version;
 use super::writes::Writes;
@@ -33,6 +34,7 @@ pub(crate) struct Work {
     pub(super) write_bytes: usize,
     /// The cause of an abort, if due.
     pub(super) failed: Option<Abort>,
+    pub(super) counts: SessionCounts,
     /// The parts logged so far, and their stream.
     pub(super) parts: Option<(usize, Parts)>,
     /// The record or a part, under construction.
@@ -66,6 +68,7 @@ impl Work {
             claims: Claims::default(),
             write_bytes,
             failed,
+            counts: SessionCounts::default(),
             parts,
             record,
             is_snapshot,
@@ -125,7 +128,9 @@ impl Work {
     }
 
     pub fn fail(&mut self, abort: Abort) -> Error {
-        self.failed = Some(abort);
+        if self.failed.replace(abort).is_none() {
+            self.counts.count(Counted::Aborted(abort));
+        }
         abort.into()
     }
 

@@ -140,6 +140,7 @@ pub const CRATES: &[CrateRooms] = &[
             &["binding", "snapshot"],
             &["recovery"],
             &["database"],
+            &["stats"],
             &["fuzzing", "torture"],
         ],
     },

@@ -224,11 +224,11 @@ pub fn drive(
             .map(|observer| scope.spawn(move || observer.watch(database, interval, drive.workers)));
         interval.sleep_until(&bar, interval.begin);
         let (before, gets) = (log_bytes(database), data.gets());
-        let collecting = database.collecting();
+        let collecting = database.stats().collecting;
         drop(data.take_times());
         interval.sleep_until(&bar, interval.end);
         let (after, fetched) = (log_bytes(database), data.gets() - gets);
-        let collecting = (database.collecting() - collecting).as_secs_f64();
+        let collecting = (database.stats().collecting - collecting).as_secs_f64();
         let data_times = data.take_times().unwrap_or_else(|| (no_times(), no_times()));
         interval.finish(&bar);
         let (mut all, mut keys, mut times) = (Tally::new(false), 0, OperationTimes::new());

@@ -203,7 +203,7 @@ impl Observer {
         let (mut moments, mut then) = (Vec::new(), interval.start + step);
         let look = || {
             let acknowledged = self.acknowledged.load(Ordering::Relaxed);
-            (monotonic_ns(), acknowledged, database.collecting().as_nanos() as u64)
+            (monotonic_ns(), acknowledged, database.stats().collecting.as_nanos() as u64)
         };
         let mut before = look();
         while then <= interval.end {
@@ -216,7 +216,7 @@ impl Observer {
             moments.push(Moment {
                 seconds: (after.0 - interval.start) as f64 / 1e9,
                 acknowledged_per_s: (after.1 - before.1) as f64 / ns * 1e9,
-                version_bytes: database.version_bytes() as u64,
+                version_bytes: database.stats().version_bytes as u64,
                 collecting_share: (after.2 - before.2) as f64 / ns / workers as f64,
                 accesses_per_key: self.accesses.load(Ordering::Relaxed) as f64 / keys,
                 touched_share: touched.map(u64::from).sum::<u64>() as f64 / keys,
