@@ -129,6 +129,14 @@ impl TransactionComponent {
         self.checkpoint_from(0)
     }
 
+    /// Holds up checkpoints until the guard is dropped.
+    ///
+    /// # Errors
+    /// [`Error::Stalled`].
+    pub fn hold_checkpoints(&self) -> Result<MutexGuard<'_, ()>, Error> {
+        self.checkpoints.take(self.options.store_patience)
+    }
+
     /// Takes a checkpoint if redo would exceed the options' limit, and a good part of redo would be
     /// saved afterwards: an active transaction may hold the resume point back. Or if scans have
     /// passed over many deleted keys: the data component keeps deleted keys until the next

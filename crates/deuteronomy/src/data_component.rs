@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
 
 /// The highest timestamp permitted in a record or a resume point: a higher timestamp is damage. The
 /// transaction table has two bits of a word beside a timestamp.
@@ -99,6 +100,29 @@ impl Limits {
     }
 }
 
+/// The data of a data component as of a moment. Data kept for the snapshot alone go when the
+/// snapshot is dropped.
+pub trait DataSnapshot: Send + Sync {
+    /// The newest operation on the key, as [`DataComponent::get`].
+    ///
+    /// # Errors
+    /// The data could not be read.
+    fn get(&self, key: &[u8]) -> Result<Found, Error>;
+
+    /// The newest operation on each key of a non-empty range, as [`DataComponent::scan`]. No lock
+    /// of the data component is held while `each` runs: `each` may take as long as its caller
+    /// likes, and may wait for writes.
+    ///
+    /// # Errors
+    /// The data could not be read.
+    fn scan(
+        &self,
+        range: KeyRange<'_>,
+        order: ScanOrder,
+        each: &mut dyn FnMut(Operation<'_>) -> ControlFlow<()>,
+    ) -> Result<(), Error>;
+}
+
 /// A store of keys and values without transactions.
 ///
 /// The store receives operations of committed transactions, durable in the log. So the store may
@@ -184,6 +208,16 @@ pub trait DataComponent: Send + Sync {
     /// The data could not be written.
     fn forget_below(&self, ts: u64) -> Result<(), Error>;
 
+    /// The data as of now: every operation whose call of [`apply`](Self::apply) has returned, and
+    /// no operation applied later. Called while nothing is applied; other calls may be under way.
+    /// None, the default: the data component keeps no snapshots.
+    ///
+    /// # Errors
+    /// The data could not be read.
+    fn snapshot(&self) -> Result<Option<Arc<dyn DataSnapshot>>, Error> {
+        Ok(None)
+    }
+
     /// Returns the limits of the data component. With a key held, no lower than before; asked at
     /// the opening of a database.
     fn limits(&self) -> Limits;
@@ -208,6 +242,14 @@ fn too_long(bound: Bound<&[u8]>, key_bytes: usize) -> Option<&[u8]> {
             Some(&key[..key_bytes])
         }
         _ => None,
+    }
+}
+
+/// The range behind a key.
+pub(crate) fn behind<'r>(range: KeyRange<'r>, key: &'r [u8], order: ScanOrder) -> KeyRange<'r> {
+    match order {
+        ScanOrder::Ascending => (Bound::Excluded(key), range.1),
+        ScanOrder::Descending => (range.0, Bound::Excluded(key)),
     }
 }
 

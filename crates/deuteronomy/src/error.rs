@@ -63,6 +63,9 @@ pub enum Error {
     TransactionTooLarge(usize, usize),
     /// The database was opened without [`ranges`](crate::Options::ranges).
     NoRanges,
+    /// The data component keeps no snapshots, needed for a
+    /// [long snapshot](crate::Database::long_snapshot) or a backup.
+    NoSnapshots,
     /// The timestamps are used up: the next would be above 2^61, not allowed in a record. Running
     /// transactions does not lead there, but a damaged timestamp does.
     Timestamps,
@@ -117,6 +120,10 @@ impl fmt::Display for Error {
             Self::NoRanges => {
                 f.write_str("the database was opened without ranges: set Options::ranges to scan")
             }
+            Self::NoSnapshots => f.write_str(
+                "the data component keeps no snapshots: over this one, read by transactions or by \
+                 Session::snapshot",
+            ),
             Self::Timestamps => f.write_str(
                 "the timestamps are used up. Running transactions does not lead there: the log or \
                  the data component has a damaged one. Read what you need in a snapshot, and write \

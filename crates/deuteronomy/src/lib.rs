@@ -52,6 +52,13 @@
 //! - A scan copies the references of up to 1,024 keys of the index at a time. The first write of a
 //!   key not in memory waits for copying scans.
 //!
+//! # Long reads and backups
+//!
+//! [`Database::long_snapshot`] reads all data as of a moment, from a snapshot of the data
+//! component: the read may take any time, and takes no memory of versions. [`Database::backup`]
+//! copies a running database on a long snapshot, and [`restore`] makes a database as of an earlier
+//! timestamp.
+//!
 //! # Memory
 //!
 //! [`memory_bytes`](Options::memory_bytes) bounds the versions, the further data for scans, and the
@@ -89,20 +96,24 @@
 //! Where the data component takes pieces of a batch at the same time ([`DataComponent::may_cut`]),
 //! more threads apply with the proxy while the waiting operations become more: see
 //! [`proxy_threads`](Options::proxy_threads). [`PartitionedData`] takes a piece for each part,
-//! `FjallData` any; redb and the data component in memory have a single writer at a time.
+//! `FjallData` and `RocksDbData` any; redb and the data component in memory have a single writer at
+//! a time.
 //!
 //! # The steps
 //!
 //! B1 to B4 begin, R1 to R6 read, W1 to W6 write, C0 to C7 commit, A1 to A4 abort, F1 to F5 fetch,
-//! E1 to E4 evict, M1 and M2 of a write and N1 to N5 are for scans, X1 to X7 the proxy, P1 to P4 a
-//! checkpoint, Q1 to Q5 a restart; O1 and O2 find the oldest active transaction, S1 and S2 how a
-//! transaction stands. The letters stand in the code where the step is.
+//! E1 to E4 evict, M1 and M2 of a write and N1 to N5 are for scans, L1 to L4 for long snapshots, X1
+//! to X7 the proxy, P1 to P4 a checkpoint, Q1 to Q5 a restart; O1 and O2 find the oldest active
+//! transaction, S1 and S2 how a transaction stands. The letters stand in the code where the step
+//! is.
 
 #![forbid(unsafe_code)]
 
+mod backup;
 mod binding;
 mod checkpoint;
 mod config;
+mod copying;
 mod data;
 mod data_component;
 mod database;
@@ -112,8 +123,10 @@ pub mod fuzzing;
 mod held_bytes;
 mod inspect;
 mod key;
+mod long_snapshot;
 mod proxy;
 mod recovery;
+mod restore;
 mod session;
 mod snapshot;
 mod stats;
@@ -124,21 +137,26 @@ pub mod torture;
 mod transaction;
 mod transaction_component;
 
+pub use backup::Backup;
 pub use config::{Options, ReaderRecords, UpdateLogging};
 #[cfg(feature = "fjall")]
 pub use data::FjallData;
 #[cfg(feature = "redb")]
 pub use data::RedbData;
+#[cfg(feature = "rocksdb")]
+pub use data::RocksDbData;
 pub use data::{DataLayer, MemoryData, PartitionedData};
 pub use data_component::{
-    DataComponent, Found, KeyRange, Limits, Operation, ResumePoint, ScanOrder,
+    DataComponent, DataSnapshot, Found, KeyRange, Limits, Operation, ResumePoint, ScanOrder,
 };
 pub use database::Database;
 pub use error::{Abort, Error};
 pub use hyades_wal::LogOptions;
 pub use inspect::{LoggedTransaction, PROTOCOL, RecordReader};
+pub use long_snapshot::LongSnapshot;
 pub use proxy::lag::Lag;
 pub use recovery::Recovered;
+pub use restore::{Restored, restore};
 pub use session::Session;
 pub use snapshot::Snapshot;
 pub use stats::{Aborts, Stats};

@@ -19,6 +19,7 @@
 mod applied;
 mod asking;
 mod batch;
+pub(crate) mod cut;
 mod growth;
 pub(crate) mod lag;
 pub(crate) mod pool;
@@ -36,11 +37,12 @@ use applied::AppliedBehind;
 use hyades_platform::broken;
 use hyades_platform::clock;
 use hyades_platform::sync::locked;
-use hyades_wal::{Log, Lsn, Needs};
+use hyades_wal::{Frontier, Log, Lsn, Needs, admits};
 use lag::{Lag, LagClock};
 use pool::ProxyPool;
 use scans::Scans;
 use smallvec::SmallVec;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
 use waiting::Waiting;
@@ -49,6 +51,9 @@ use waiting::Waiting;
 const BATCH: usize = 4096;
 /// The pause between two looks of the proxy for applicable records.
 const PAUSE: Duration = Duration::from_millis(1);
+
+/// The timestamp without a cut.
+const NO_CUT: u64 = u64::MAX;
 
 /// The record of a committed transaction, as handed over by its session.
 pub(crate) struct Handed {
@@ -96,6 +101,12 @@ pub(crate) struct Proxy {
     progressed: Condvar,
     /// Held while operations are applied.
     scans: Mutex<Scans>,
+    /// Held by the thread at a cut.
+    cutting: Mutex<()>,
+    /// Nothing at or above is applied: see [`cut`]. Lowered, and read before an act, under the lock
+    /// of the scans; raised by the thread at the cut. Relaxed: a late look at the raise is
+    /// harmless.
+    cut: AtomicU64,
     /// The state of the scans known without the lock.
     lag: LagClock,
     /// The waiting bytes not counted in the version table.
@@ -126,13 +137,26 @@ impl Proxy {
         let (held, parted) = (starts.clone(), vec![0; starts.len()]);
         let applied = starts.iter().map(|_| AppliedBehind::default()).collect();
         let (received, bytes, failed, handed_over) = (Vec::new(), 0, false, starts);
-        let scans = Scans { waiting, received, handed_over, held, applied, parted, bytes, failed };
+        let highest_applied = 0;
+        let scans = Scans {
+            waiting,
+            received,
+            handed_over,
+            held,
+            applied,
+            parted,
+            bytes,
+            highest_applied,
+            failed,
+        };
         let pool = Arc::new(ProxyPool::new(options, held_bytes.clone()));
         Self {
             inbox: Mutex::default(),
             arrived: Condvar::new(),
             progressed: Condvar::new(),
             scans: Mutex::new(scans),
+            cutting: Mutex::default(),
+            cut: AtomicU64::new(NO_CUT),
             lag: LagClock::new(),
             held: held_bytes,
             most_uncounted: (options.memory_bytes / 64).min(16 << 10),
@@ -254,24 +278,38 @@ impl Proxy {
             let mut ran = false;
             loop {
                 let horizon = if scans.bytes > lag_limit { u64::MAX } else { horizon };
+                // L2.
+                let cut = self.cut.load(Ordering::Relaxed);
+                let horizon = if broken!(ApplyAboveCut) { horizon } else { horizon.min(cut) };
                 let most = BATCH * self.pool.threads();
-                let mut ready = scans.take_ready(log, horizon, most);
+                let ready = scans.take_ready(log, horizon, most);
                 if ready.is_empty() {
                     return Ok(ran);
                 }
                 ran = true;
-                let ready_held = ready.iter().map(Handed::held_bytes).sum();
-                let operations = ready.iter_mut().flat_map(|r| std::mem::take(&mut r.operations));
-                let at_batch = self.lag.begin_batch();
-                // All threads have ended when `apply` returns.
-                self.pool.apply(data, operations)?;
-                drop(at_batch);
-                scans.note_applied(&ready);
-                self.held.subtract(ready_held);
-                self.lag.note(scans.bytes, scans.oldest_ns());
-                self.progressed.notify_all();
+                self.apply(scans, data, ready)?;
             }
         })
+    }
+
+    /// Applies records taken from the scans.
+    fn apply(
+        &self,
+        scans: &mut Scans,
+        data: &Arc<dyn DataComponent>,
+        mut ready: Vec<Handed>,
+    ) -> Result<(), Error> {
+        let ready_held = ready.iter().map(Handed::held_bytes).sum();
+        let operations = ready.iter_mut().flat_map(|r| std::mem::take(&mut r.operations));
+        let at_batch = self.lag.begin_batch();
+        // All threads have ended when `apply` returns.
+        self.pool.apply(data, operations)?;
+        drop(at_batch);
+        scans.note_applied(&ready);
+        self.held.subtract(ready_held);
+        self.lag.note(scans.bytes, scans.oldest_ns());
+        self.progressed.notify_all();
+        Ok(())
     }
 
     /// Takes the records handed over, and finds the end of the complete prefix.
@@ -337,12 +375,7 @@ impl Proxy {
             // `receive`.
             let oldest_active = timestamps.oldest_active();
             self.receive(scans, log, timestamps);
-            let point = ResumePoint {
-                uuid: log.manifest().uuid(),
-                incarnation: log.incarnation(),
-                highest_ts: timestamps.next() - 1,
-                positions: scans.resume_at(),
-            };
+            let point = scans.resume_point(log, timestamps);
             let waiting = scans.waiting.iter().flat_map(Waiting::iter);
             scans.applied.iter_mut().zip(&point.positions).for_each(|(a, at)| a.forget_up_to(*at));
             // The records redo would apply: waiting records, and records applied behind the resume
@@ -361,6 +394,14 @@ impl Proxy {
 impl Handed {
     fn has_parts(&self) -> bool {
         self.first != self.place.0
+    }
+
+    /// Whether no crash takes the record back, and all earlier records of its stream have been
+    /// handed over: `complete` is the end of the handed-over prefix.
+    fn is_durable(&self, frontier: &Frontier, complete: Lsn) -> bool {
+        let is_durable =
+            self.place.1 <= complete && admits(|lane| frontier.at(lane), self.needs.iter());
+        is_durable || broken!(ApplyUndurable)
     }
 }
 

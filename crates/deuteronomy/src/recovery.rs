@@ -54,21 +54,36 @@ struct Newest {
     bytes: usize,
 }
 
+/// The limits of redo.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RedoLimits {
+    /// The highest timestamp of a transaction applied again.
+    pub until: u64,
+    /// The bytes above which the proven operations are applied before Q3; None if the data
+    /// component may not belong to the log yet, and so is given nothing before it is bound.
+    pub early_above: Option<usize>,
+    /// Whether no crash takes back a live record: the log is not written any more.
+    pub is_log_fixed: bool,
+}
+
 /// The redo of a data component.
-struct Redo<'d> {
+pub(crate) struct Redo<'d> {
     data: &'d dyn DataComponent,
     /// The data component's limits: the log may be the log of another data component, with higher
     /// limits.
     limits: Limits,
-    /// The bytes above which the proven operations are applied before Q3; None if the data
-    /// component may not belong to the log yet, and so is given nothing before it is bound.
-    early_above: Option<usize>,
+    redo: RedoLimits,
     /// Operations of records safe from any crash, with all dependencies.
     proven: Newest,
     /// Operations of other live records: at most the content of the log's buffers.
     unproven: Newest,
+    /// The highest timestamp in the log, of whatever transaction.
     highest_ts: u64,
-    counts: Recovered,
+    /// The highest timestamp of a transaction applied again.
+    pub highest_taken: u64,
+    /// The number of live transactions above the highest timestamp to apply.
+    pub later: u64,
+    pub counts: Recovered,
 }
 
 /// Recovers the data component from the log, and begins a new incarnation. Returns the log and the
@@ -86,16 +101,11 @@ pub(crate) fn restart(
     check_is_named(&recovering, data, point.as_ref())?;
     // Before the first operation is applied.
     check_is_not_ahead(data, point.as_ref(), without_record.highest_ts())?;
-    let mut redo = Redo {
-        data,
-        limits: data.limits(),
-        // An initial point of several data components may be the point of some components only.
-        early_above: point.as_ref().filter(|point| !point.is_initial()).map(|_| memory_bytes),
-        proven: Newest::default(),
-        unproven: Newest::default(),
-        highest_ts: point.as_ref().map_or(0, |point| point.highest_ts),
-        counts: Recovered::default(),
-    };
+    // An initial point of several data components may be the point of some components only.
+    let early_above = point.as_ref().filter(|point| !point.is_initial()).map(|_| memory_bytes);
+    let limits = RedoLimits { until: u64::MAX, early_above, is_log_fixed: false };
+    let mut redo = Redo::new(data, limits);
+    redo.highest_ts = point.as_ref().map_or(0, |point| point.highest_ts);
     redo.collect(&recovering, &verdict, point.as_ref(), &Arc::new(without_record))?;
     if redo.highest_ts >= LAST_TS {
         return Err(Error::Invalid(format!(
@@ -105,17 +115,10 @@ pub(crate) fn restart(
             redo.highest_ts
         )));
     }
-    let settings = [(VERSIONS.to_string(), BY_TIMESTAMP.to_string())];
-    let settings = IncarnationSettings {
-        data_only: true,
-        protocol: PROTOCOL.to_string(),
-        settings: settings.into(),
-        ..IncarnationSettings::default()
-    };
     if broken!(RedoUnprovenTail) {
         redo.apply_all()?;
     }
-    let log = recovering.start(settings, &verdict, 0)?;
+    let log = begin_incarnation(recovering, &verdict)?;
     if point.is_none_or(|point| point.is_initial()) {
         data.checkpoint(&ResumePoint {
             highest_ts: redo.highest_ts,
@@ -129,8 +132,20 @@ pub(crate) fn restart(
     Ok((log, redo.highest_ts + 1, redo.counts))
 }
 
+/// Q3: begins a new incarnation.
+pub(crate) fn begin_incarnation(recovering: Recovering, verdict: &Verdict) -> Result<Log, Error> {
+    let settings = [(VERSIONS.to_string(), BY_TIMESTAMP.to_string())];
+    let settings = IncarnationSettings {
+        data_only: true,
+        protocol: PROTOCOL.to_string(),
+        settings: settings.into(),
+        ..IncarnationSettings::default()
+    };
+    Ok(recovering.start(settings, verdict, 0)?)
+}
+
 /// The resume point of a fresh incarnation: all earlier incarnations are held.
-fn first_point(log: &Log, highest_ts: u64) -> ResumePoint {
+pub(crate) fn first_point(log: &Log, highest_ts: u64) -> ResumePoint {
     let mut positions = vec![0; log.streams()];
     log.frontier().load_into(&mut positions);
     let (uuid, incarnation) = (log.manifest().uuid(), log.incarnation());
@@ -139,7 +154,9 @@ fn first_point(log: &Log, highest_ts: u64) -> ResumePoint {
 
 /// Q2: reads each stream to the end of its valid prefix. Returns also the transactions with parts
 /// and without a record.
-fn read_to_the_ends(recovering: &Recovering) -> Result<(Verdict, PartsWithoutRecord), Error> {
+pub(crate) fn read_to_the_ends(
+    recovering: &Recovering,
+) -> Result<(Verdict, PartsWithoutRecord), Error> {
     let (mut ends, mut without_record) = (Vec::new(), PartsWithoutRecord::default());
     for mut reader in recovering.readers() {
         while let Some(chunk) = reader.next_chunk()? {
@@ -182,8 +199,23 @@ impl Newest {
     }
 }
 
-impl Redo<'_> {
-    fn collect(
+impl<'d> Redo<'d> {
+    pub fn new(data: &'d dyn DataComponent, redo: RedoLimits) -> Self {
+        Self {
+            data,
+            limits: data.limits(),
+            redo,
+            proven: Newest::default(),
+            unproven: Newest::default(),
+            highest_ts: 0,
+            highest_taken: 0,
+            later: 0,
+            counts: Recovered::default(),
+        }
+    }
+
+    /// Takes the live operations behind the resume point.
+    pub fn collect(
         &mut self,
         recovering: &Recovering,
         verdict: &Verdict,
@@ -228,21 +260,26 @@ impl Redo<'_> {
         ends: &[u64],
         proven: Option<&[u64]>,
     ) -> Result<(), Error> {
-        let LoggedTransaction { vector, operations, .. } = transaction;
+        let LoggedTransaction { ts, vector, operations, .. } = transaction;
         let is_within = |ends: &[u64]| admits(|lane| ends[lane.index()], Lane::each(vector));
         if !is_within(ends) && !broken!(RedoDeadRecords) {
             self.counts.dead += 1;
             return Ok(());
         }
+        if ts > self.redo.until {
+            self.later += 1;
+            return Ok(());
+        }
+        self.highest_taken = self.highest_taken.max(ts);
         // A read-only transaction may have a record, too.
         self.counts.transactions += u64::from(!operations.is_empty());
         operations.iter().try_for_each(|operation| self.check(operation))?;
-        let newest = match proven.is_some_and(is_within) {
+        let newest = match self.redo.is_log_fixed || proven.is_some_and(is_within) {
             true => &mut self.proven,
             false => &mut self.unproven,
         };
         operations.into_iter().for_each(|operation| newest.take(operation));
-        if self.early_above.is_some_and(|above| self.proven.bytes > above) {
+        if self.redo.early_above.is_some_and(|above| self.proven.bytes > above) {
             self.counts.keys += self.proven.apply(self.data)?;
         }
         Ok(())
@@ -260,7 +297,7 @@ impl Redo<'_> {
     }
 
     /// Q4: applies the newest operation on each key.
-    fn apply_all(&mut self) -> Result<(), Error> {
+    pub fn apply_all(&mut self) -> Result<(), Error> {
         self.counts.keys += self.proven.apply(self.data)?;
         self.counts.keys += self.unproven.apply(self.data)?;
         Ok(())

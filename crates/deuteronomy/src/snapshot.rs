@@ -20,7 +20,8 @@ use std::sync::Arc;
 ///
 /// Versions are kept for a snapshot as for a long-open transaction: until the budget of memory is
 /// exhausted, or more than [`lag_bytes`](crate::Options::lag_bytes) waits. Then an operation
-/// returns [`Abort::SnapshotTooOld`](crate::Abort::SnapshotTooOld).
+/// returns [`Abort::SnapshotTooOld`](crate::Abort::SnapshotTooOld). For longer reads, see
+/// [`Database::long_snapshot`](crate::Database::long_snapshot).
 ///
 /// ```
 /// # use hyades_deuteronomy::{Database, Error, LogOptions, MemoryData, Options};

@@ -78,7 +78,7 @@ impl Database {
     /// let stats = database.stats();
     /// assert_eq!(stats.committed, 1);
     /// assert!(stats.version_bytes < stats.memory_bytes);
-    /// # Ok::<(), Error>(())
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn stats(&self) -> Stats {
         let component = self.component();

@@ -5,6 +5,8 @@
 mod between;
 #[path = "common/claims.rs"]
 mod claims;
+#[path = "common/cuts.rs"]
+mod cuts;
 #[path = "common/late_fetch.rs"]
 mod late_fetch;
 #[path = "common/mixtures.rs"]
@@ -13,15 +15,16 @@ mod mixtures;
 mod older_stream;
 
 use between::{At, inserts_behind_a_scan, misses_what_is_being_applied, misses_what_moves};
-use hyades_deuteronomy::Transaction;
 use hyades_deuteronomy::torture::{
     LifeCounts, MemoryStore, WrongCounts, WrongLife, live, watch_clock,
 };
+use hyades_deuteronomy::{MemoryData, Transaction};
 use hyades_platform::broken;
 use hyades_platform::mutation::{self, Mutation};
 use late_fetch::{BeforeEnd, reads_around_a_late_fetch};
 use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The fault noticed with `seed`.
@@ -48,6 +51,13 @@ fn misses_an_active_one() -> bool {
     watch_clock(Duration::from_secs(seconds)).missed.is_some()
 }
 
+/// Whether a long snapshot differs from the commits up to its timestamp. With the rule broken, a
+/// difference is a matter of time.
+fn cuts_differ() -> bool {
+    let time = Duration::from_secs(if broken!(ApplyAboveCut) { 3 } else { 1 });
+    cuts::differs_from_commits(Arc::new(MemoryData::new()), 0, time).1.is_some()
+}
+
 /// Returns the test for a broken rule not shown by lives.
 fn has_own_test(rule: Mutation) -> Option<fn() -> bool> {
     match rule {
@@ -63,6 +73,8 @@ fn has_own_test(rule: Mutation) -> Option<fn() -> bool> {
             Some(|| reads_around_a_late_fetch(BeforeEnd::Abort)[2].is_none())
         }
         Mutation::JoinAnyFetch => Some(|| reads_around_a_late_fetch(BeforeEnd::Read)[1].is_none()),
+        // In lives nothing happens between two attempts at a cut.
+        Mutation::ApplyAboveCut => Some(cuts_differ),
         Mutation::DrawFirst => Some(misses_an_active_one),
         // Lives run each transaction once.
         Mutation::KeepClaims => Some(claims::loses_what_was_claimed),

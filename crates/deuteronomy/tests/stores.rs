@@ -1,6 +1,6 @@
 //! Data components with the data in a separate database.
 #![allow(missing_docs)]
-#![cfg(any(feature = "redb", feature = "fjall"))]
+#![cfg(any(feature = "redb", feature = "fjall", feature = "rocksdb"))]
 
 use hyades_deuteronomy::{DataComponent, MemoryData, Operation, ScanOrder};
 use std::ops::{Bound, ControlFlow};
@@ -57,6 +57,14 @@ fn assert_answers_as_memory(data: &dyn DataComponent) {
 fn redb_answers_as_the_data_component_in_memory_does() {
     let dir = tempfile::tempdir().unwrap();
     let data = hyades_deuteronomy::RedbData::open(&dir.path().join("redb"), 1 << 20).unwrap();
+    assert_answers_as_memory(&data);
+}
+
+#[cfg(feature = "rocksdb")]
+#[test]
+fn rocksdb_answers_as_the_data_component_in_memory_does() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = hyades_deuteronomy::RocksDbData::open(dir.path(), 1 << 20).unwrap();
     assert_answers_as_memory(&data);
 }
 

@@ -19,6 +19,7 @@ fn acknowledged_is_recovered_and_reads_are_serializable() {
     }
     println!("{met:#?}");
     assert!(met.scans > 3000 && met.snapshots > 1000, "{met:?}");
+    assert!(met.long_snapshots > 300, "{met:?}");
     assert!(met.committed > 10_000 && met.acknowledged > 4_000, "{met:?}");
     assert!(met.checkpoints > 100 && met.truncated > 0 && met.failed_openings > 50, "{met:?}");
     assert!(met.redone > 500 && met.dead > 20 && met.aborted.len() >= 4, "{met:?}");

@@ -333,6 +333,15 @@ mutations! {
     ResumeBehindWaiting "resume-behind-waiting",
     /// Deleted keys are forgotten although redo may write to the keys.
     ForgetAboveResumePoint "forget-above-resume-point",
+    /// A long snapshot begins below what has been applied.
+    CutBelowApplied "cut-below-applied",
+    /// A long snapshot begins before all transactions below its cut are applied.
+    CutBeforeApplied "cut-before-applied",
+    /// The proxy applies records above a cut while the cut is taken.
+    ApplyAboveCut "apply-above-cut",
+    /// A record applied before an earlier record of its stream counts as passed by the resume
+    /// point.
+    PassOverUnnoted "pass-over-unnoted",
     /// Redo applies records with a lost dependency.
     RedoDeadRecords "redo-dead-records",
     /// Redo takes the last operation met on a key, not the operation with the highest timestamp.

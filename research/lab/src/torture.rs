@@ -282,6 +282,7 @@ fn print_met(met: &LifeCounts) {
     for (times, what) in [
         (met.scans as u64, "scans"),
         (met.snapshots as u64, "snapshots"),
+        (met.long_snapshots as u64, "long snapshots"),
         (met.empty_keys as u64, "histories with a key of no bytes"),
         (met.long_keys as u64, "histories with a key of 1,000 bytes"),
         (met.empty_values as u64, "values of no bytes"),
@@ -298,24 +299,20 @@ fn print_met(met: &LifeCounts) {
     }
 }
 
-#[cfg(not(all(feature = "redb", feature = "fjall")))]
-fn built_without(name: &str) -> Failure {
-    Failure::Usage(format!(
-        "this build has no {name}: build it with --features {name}, or choose --dc memory"
-    ))
-}
-
 fn data_store(store: Store) -> Result<DataStore, Failure> {
     match store {
         Store::Memory => Ok(DataStore::Memory),
         #[cfg(feature = "redb")]
         Store::Redb => Ok(DataStore::Redb),
-        #[cfg(not(feature = "redb"))]
-        Store::Redb => Err(built_without("redb")),
         #[cfg(feature = "fjall")]
         Store::Fjall => Ok(DataStore::Fjall),
-        #[cfg(not(feature = "fjall"))]
-        Store::Fjall => Err(built_without("fjall")),
+        #[cfg(feature = "rocksdb")]
+        Store::RocksDb => Ok(DataStore::RocksDb),
+        #[allow(unreachable_patterns, reason = "in a build with all stores")]
+        missing => Err(Failure::Usage(format!(
+            "this build has no {0}: build it with --features {0}, or choose --dc memory",
+            missing.word()
+        ))),
     }
 }
 

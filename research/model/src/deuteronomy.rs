@@ -5,12 +5,13 @@
 //! way, in the steps of `crates/deuteronomy`. One promise is checked: a reader that commits has
 //! read the newest committed version below its timestamp. `streams` is about durability, `leaving`
 //! about keys and versions that leave memory, `parts` about transactions that log their writes in
-//! parts; `whole` has all rules at once, at random.
+//! parts, `cuts` about snapshots of the data component; `whole` has all rules at once, at random.
 //!
 //! Left out: weak memory, the log, and trimming. The code takes a latch for most of the steps
 //! together; the model shows the necessary order of separate steps.
 
 mod applying;
+mod cuts;
 mod leaving;
 mod parts;
 pub mod ranges;
@@ -20,6 +21,7 @@ pub mod whole;
 
 use crate::case::{Case, Rules};
 use crate::check::{Outcome, Protocol, explore};
+use scripts::ITEM;
 use stateright::{Model, Property};
 
 /// The first version in the data component and in the table.
@@ -393,8 +395,6 @@ impl Protocol for VersionTable {
     }
 }
 
-const ITEM: &str = "Deuteronomy";
-
 fn run(rules: TableRules, actors: &'static [Actor]) -> Outcome {
     explore(VersionTable { rules, actors })
 }
@@ -446,6 +446,7 @@ pub fn cases() -> Vec<Case> {
     all.extend(leaving::cases());
     all.extend(applying::cases());
     all.extend(parts::cases());
+    all.extend(cuts::cases());
     all
 }
 

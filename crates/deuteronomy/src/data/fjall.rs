@@ -1,27 +1,33 @@
 //! A data component in a fjall database: durable, larger than memory, and cheap to write.
 //!
 //! fjall keeps the last write to arrive. So an operation is compared with the stored item before
-//! being written. Meanwhile no other operation on its key is applied: concurrent calls have no key
-//! in common; and no deleted key is removed: removing takes a lock exclusively, and applying takes
-//! the same lock shared. Batches reach fjall's journal without a sync; a checkpoint is a batch with
-//! the resume point and a sync of the journal. A crash leaves a prefix of the batches, with all
-//! batches up to the last checkpoint.
+//! being written, unless a table of the timestamps applied lately says that the operation is the
+//! newest on its key: then nothing is read. Meanwhile no other operation on its key is applied:
+//! concurrent calls have no key in common; and no deleted key is removed: removing takes a lock
+//! exclusively, and applying takes the same lock shared. Batches reach fjall's journal without a
+//! sync; a checkpoint is a batch with the resume point and a sync of the journal. A crash leaves a
+//! prefix of the batches, with all batches up to the last checkpoint.
 //!
 //! One keyspace: after the byte `d` a key, with its timestamp and value as in redb; after `x` the
-//! timestamp, big-endian, and the key of each deleted key; `r`, the resume point; `t`, the highest
-//! applied timestamp, little-endian, written by each batch. A database of an earlier version has
-//! none until the first batch, and is scanned for the timestamp.
+//! timestamp, big-endian, and the key of each deletion not below the floor yet, overwritten or not;
+//! `r`, the resume point; `t`, the highest applied timestamp, little-endian, written by each batch.
+//! A database of an earlier version has none until the first batch, and is scanned for the
+//! timestamp.
 
 use super::item::{put_item, read_item};
+use super::recent::Recent;
 use crate::data_component::{
-    DataComponent, Found, KeyRange, Limits, Operation, ResumePoint, ScanOrder, cut_bounds, is_empty,
+    DataComponent, DataSnapshot, Found, KeyRange, Limits, Operation, ResumePoint, ScanOrder,
+    cut_bounds, is_empty,
 };
 use crate::error::Error;
 use fjall::config::PartitioningPolicy;
-use fjall::{Database, Guard, Keyspace, KeyspaceCreateOptions, PersistMode};
+use fjall::{
+    Database, Guard, Keyspace, KeyspaceCreateOptions, PersistMode, Readable, Snapshot, UserValue,
+};
 use std::ops::{Bound, ControlFlow};
 use std::path::Path;
-use std::sync::{Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 const DATA: u8 = b'd';
 const DELETED: u8 = b'x';
@@ -41,6 +47,7 @@ const LIMITS: Limits =
 pub struct FjallData {
     database: Database,
     keyspace: Keyspace,
+    recent: Recent,
     /// Held shared from the look-up of stored items until the operations are written.
     writing: RwLock<()>,
     /// The highest applied timestamp. Held during the write of a batch with the timestamp, so that
@@ -87,8 +94,9 @@ impl FjallData {
         let builder = builder.worker_threads(1).max_journaling_size(JOURNAL_BYTES);
         let database = builder.open().map_err(failed)?;
         let keyspace = database.keyspace("hyades", keyspace_options).map_err(failed)?;
-        let highest = Mutex::new(highest_in(&keyspace)?);
-        Ok(Self { database, keyspace, writing: RwLock::new(()), highest })
+        let highest = highest_in(&keyspace)?;
+        let (recent, highest) = (Recent::new(highest), Mutex::new(highest));
+        Ok(Self { database, keyspace, recent, writing: RwLock::new(()), highest })
     }
 
     /// Removes some deleted keys below a timestamp, the oldest first, from the entry `from` on.
@@ -101,8 +109,15 @@ impl FjallData {
         let (mut batch, mut removed, mut last) = (self.database.batch(), 0, None);
         for entry in self.keyspace.range(from..to).take(REMOVED_AT_ONCE) {
             let deleted = entry.key().map_err(failed)?;
-            let key = deleted.get(9..).ok_or_else(|| damaged("a deleted key"))?;
-            batch.remove(&self.keyspace, data_key(key));
+            let (key, deleted_at) = deleted
+                .get(9..)
+                .zip(deleted.get(1..).and_then(|rest| rest.first_chunk()))
+                .ok_or_else(|| damaged("a deleted key"))?;
+            // A later operation may have written the key again.
+            let item = found(self.keyspace.get(data_key(key)).map_err(failed)?)?;
+            if item.value.is_none() && item.ts == u64::from_be_bytes(*deleted_at) {
+                batch.remove(&self.keyspace, data_key(key));
+            }
             batch.remove(&self.keyspace, &*deleted);
             removed += 1;
             last = Some(deleted);
@@ -128,6 +143,13 @@ fn highest_in(keyspace: &Keyspace) -> Result<u64, Error> {
     Ok(highest)
 }
 
+/// Returns the operation in an item.
+fn found(item: Option<UserValue>) -> Result<Found, Error> {
+    let Some(item) = item else { return Ok(Found::default()) };
+    let (ts, value) = read_item(&item).ok_or_else(|| damaged("an item"))?;
+    Ok(Found { ts, value: value.map(<[u8]>::to_vec) })
+}
+
 /// Hands an entry to `each`.
 fn hand_on(
     entry: Guard,
@@ -139,16 +161,24 @@ fn hand_on(
     Ok(each(Operation { key, ts, value }))
 }
 
-impl DataComponent for FjallData {
+/// The data as of a moment. Meanwhile fjall's compactions keep the items replaced since.
+struct FjallSnapshot {
+    snapshot: Snapshot,
+    keyspace: Keyspace,
+}
+
+impl FjallData {
+    fn look(&self) -> FjallSnapshot {
+        FjallSnapshot { snapshot: self.database.snapshot(), keyspace: self.keyspace.clone() }
+    }
+}
+
+impl DataSnapshot for FjallSnapshot {
     fn get(&self, key: &[u8]) -> Result<Found, Error> {
         if key.len() > LIMITS.key_bytes {
             return Ok(Found::default());
         }
-        let Some(item) = self.keyspace.get(data_key(key)).map_err(failed)? else {
-            return Ok(Found::default());
-        };
-        let (ts, value) = read_item(&item).ok_or_else(|| damaged("an item"))?;
-        Ok(Found { ts, value: value.map(<[u8]>::to_vec) })
+        found(self.snapshot.get(&self.keyspace, data_key(key)).map_err(failed)?)
     }
 
     fn scan(
@@ -169,7 +199,7 @@ impl DataComponent for FjallData {
             Bound::Unbounded => Bound::Excluded(vec![DATA + 1]),
             bound => bound.map(data_key),
         };
-        let mut entries = self.keyspace.range((from, to));
+        let mut entries = self.snapshot.range(&self.keyspace, (from, to));
         loop {
             let next = match order {
                 ScanOrder::Ascending => entries.next(),
@@ -181,22 +211,35 @@ impl DataComponent for FjallData {
             }
         }
     }
+}
+
+impl DataComponent for FjallData {
+    fn get(&self, key: &[u8]) -> Result<Found, Error> {
+        if key.len() > LIMITS.key_bytes {
+            return Ok(Found::default());
+        }
+        found(self.keyspace.get(data_key(key)).map_err(failed)?)
+    }
+
+    fn scan(
+        &self,
+        range: KeyRange<'_>,
+        order: ScanOrder,
+        each: &mut dyn FnMut(Operation<'_>) -> ControlFlow<()>,
+    ) -> Result<(), Error> {
+        self.look().scan(range, order, each)
+    }
 
     fn apply(&self, operations: &[Operation<'_>]) -> Result<(), Error> {
         let _shared = self.writing.read().unwrap_or_else(PoisonError::into_inner);
         let mut batch = self.database.batch();
-        for operation in operations {
+        let newest = self.recent.note(operations);
+        for (operation, is_newest) in operations.iter().zip(newest) {
             LIMITS.check_key(operation.key)?;
             LIMITS.check_value(operation.value)?;
             let key = data_key(operation.key);
-            if let Some(item) = self.keyspace.get(&key).map_err(failed)? {
-                let (ts, value) = read_item(&item).ok_or_else(|| damaged("an item"))?;
-                if ts >= operation.ts {
-                    continue;
-                }
-                if value.is_none() {
-                    batch.remove(&self.keyspace, deleted_key(ts, operation.key));
-                }
+            if !is_newest && found(self.keyspace.get(&key).map_err(failed)?)?.ts >= operation.ts {
+                continue;
             }
             let mut item = Vec::new();
             put_item(&mut item, operation);
@@ -234,11 +277,16 @@ impl DataComponent for FjallData {
     }
 
     fn forget_below(&self, ts: u64) -> Result<(), Error> {
+        self.recent.forget_below(ts);
         let mut from = vec![DELETED];
         while let Some(last) = self.forget_some_below(from, ts)? {
             from = last;
         }
         Ok(())
+    }
+
+    fn snapshot(&self) -> Result<Option<Arc<dyn DataSnapshot>>, Error> {
+        Ok(Some(Arc::new(self.look())))
     }
 
     fn limits(&self) -> Limits {

@@ -1,10 +1,11 @@
 //! A layer over a data component: for counting, failing in tests, or encoding values, say.
 
 use crate::data_component::{
-    DataComponent, Found, KeyRange, Limits, Operation, ResumePoint, ScanOrder,
+    DataComponent, DataSnapshot, Found, KeyRange, Limits, Operation, ResumePoint, ScanOrder,
 };
 use crate::error::Error;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 /// A data component over another data component: each method is the method of [`DataComponent`],
 /// and by default calls the component below.
@@ -78,6 +79,15 @@ pub trait DataLayer: Send + Sync {
         self.below().forget_below(ts)
     }
 
+    /// [`DataComponent::snapshot`]: a layer that changes operations on their way changes the
+    /// operations of a snapshot, too.
+    ///
+    /// # Errors
+    /// The errors of the data component below.
+    fn snapshot(&self) -> Result<Option<Arc<dyn DataSnapshot>>, Error> {
+        self.below().snapshot()
+    }
+
     /// [`DataComponent::limits`]; lower limits if values grow on the way down.
     fn limits(&self) -> Limits {
         self.below().limits()
@@ -120,6 +130,10 @@ impl<L: DataLayer> DataComponent for L {
 
     fn forget_below(&self, ts: u64) -> Result<(), Error> {
         DataLayer::forget_below(self, ts)
+    }
+
+    fn snapshot(&self) -> Result<Option<Arc<dyn DataSnapshot>>, Error> {
+        DataLayer::snapshot(self)
     }
 
     fn limits(&self) -> Limits {

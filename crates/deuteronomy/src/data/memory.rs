@@ -1,26 +1,31 @@
 //! A data component in memory, for tests, as an oracle, and for data fitting into memory.
 
 use super::key_table::KeyTable;
+use super::memory_snapshot::{Images, MemorySnapshot};
 use crate::data_component::{
-    DataComponent, Found, KeyRange, Limits, Operation, ResumePoint, ScanOrder,
+    DataComponent, DataSnapshot, Found, KeyRange, Limits, Operation, ResumePoint, ScanOrder,
 };
 use crate::error::Error;
 use crate::key::Key;
 use hyades_platform::prefetch::prefetch_bytes;
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 #[derive(Clone, Debug)]
-struct Item {
-    ts: u64,
+pub(super) struct Item {
+    pub ts: u64,
     /// None: deleted.
-    value: Option<Vec<u8>>,
+    pub value: Option<Vec<u8>>,
 }
 
 impl Item {
     fn new(operation: &Operation<'_>) -> Self {
         Self { ts: operation.ts, value: operation.value.map(<[u8]>::to_vec) }
+    }
+
+    pub fn found(&self) -> Found {
+        Found { ts: self.ts, value: self.value.clone() }
     }
 
     fn set(&mut self, operation: &Operation<'_>) {
@@ -41,8 +46,10 @@ const AT_ONCE: usize = 16;
 const MOST_PREFETCHED: usize = 512;
 
 #[derive(Debug, Default)]
-struct Memory {
-    items: Items,
+pub(super) struct Memory {
+    pub items: Items,
+    /// For the open snapshots.
+    pub images: Images,
     /// The items made stable by the last checkpoint.
     stable: Items,
     point: Option<ResumePoint>,
@@ -78,8 +85,12 @@ impl Memory {
                 self.forgotten_below
             );
             self.highest_ts = self.highest_ts.max(operation.ts);
-            match place.and_then(|place| self.items.at(place)) {
-                Some(item) if item.ts >= operation.ts => continue,
+            let item = place.and_then(|place| self.items.at(place));
+            if item.as_ref().is_some_and(|item| item.ts >= operation.ts) {
+                continue;
+            }
+            self.images.keep(operation.key, item.as_deref());
+            match item {
                 Some(item) => item.set(operation),
                 None => self.items.insert(operation.key, Item::new(operation)),
             }
@@ -97,7 +108,7 @@ impl Memory {
 /// droppable value.
 #[derive(Debug)]
 pub struct MemoryData {
-    memory: Mutex<Memory>,
+    memory: Arc<Mutex<Memory>>,
     is_durable: bool,
 }
 
@@ -110,13 +121,13 @@ impl Default for MemoryData {
 impl MemoryData {
     /// Makes an empty data component.
     pub fn new() -> Self {
-        Self { memory: Mutex::default(), is_durable: false }
+        Self { memory: Arc::default(), is_durable: false }
     }
 
     /// Makes an empty data component with checkpoints counted as durable: see
     /// [`after_crash`](Self::after_crash).
     pub fn outliving() -> Self {
-        Self { memory: Mutex::default(), is_durable: true }
+        Self { memory: Arc::default(), is_durable: true }
     }
 
     /// Returns the state left by a crash: the items stable at the last checkpoint, and each later
@@ -140,13 +151,14 @@ impl MemoryData {
         let highest_ts = items.iter().map(|(_, item)| item.ts).max().unwrap_or(0);
         let left = Memory {
             tombstones: tombstones.collect(),
+            images: Images::default(),
             stable: items.clone(),
             items,
             point: memory.point.clone(),
             forgotten_below: memory.forgotten_below,
             highest_ts,
         };
-        Self { memory: Mutex::new(left), is_durable: self.is_durable }
+        Self { memory: Arc::new(Mutex::new(left)), is_durable: self.is_durable }
     }
 
     /// All keys with a value, in order, each with timestamp and value.
@@ -162,15 +174,18 @@ impl MemoryData {
     }
 
     fn lock(&self) -> MutexGuard<'_, Memory> {
-        self.memory.lock().unwrap_or_else(|e| e.into_inner())
+        lock(&self.memory)
     }
+}
+
+pub(super) fn lock(memory: &Mutex<Memory>) -> MutexGuard<'_, Memory> {
+    memory.lock().unwrap_or_else(|e| e.into_inner())
 }
 
 impl DataComponent for MemoryData {
     fn get(&self, key: &[u8]) -> Result<Found, Error> {
         let memory = self.lock();
-        let found = memory.items.get(key);
-        Ok(found.map_or(Found::default(), |i| Found { ts: i.ts, value: i.value.clone() }))
+        Ok(memory.items.get(key).map_or(Found::default(), Item::found))
     }
 
     fn scan(
@@ -233,6 +248,10 @@ impl DataComponent for MemoryData {
             }
         }
         Ok(())
+    }
+
+    fn snapshot(&self) -> Result<Option<Arc<dyn DataSnapshot>>, Error> {
+        Ok(Some(Arc::new(MemorySnapshot::begin(&self.memory))))
     }
 
     fn limits(&self) -> Limits {

@@ -2,14 +2,19 @@
 
 #[cfg(feature = "fjall")]
 mod fjall;
-#[cfg(any(feature = "redb", feature = "fjall"))]
+#[cfg(any(feature = "redb", feature = "fjall", feature = "rocksdb"))]
 mod item;
 mod key_table;
 mod layer;
 mod memory;
+mod memory_snapshot;
 mod partitioned;
+#[cfg(feature = "fjall")]
+mod recent;
 #[cfg(feature = "redb")]
 mod redb;
+#[cfg(feature = "rocksdb")]
+mod rocksdb;
 
 #[cfg(feature = "fjall")]
 pub use self::fjall::FjallData;
@@ -18,3 +23,5 @@ pub use self::memory::MemoryData;
 pub use self::partitioned::PartitionedData;
 #[cfg(feature = "redb")]
 pub use self::redb::RedbData;
+#[cfg(feature = "rocksdb")]
+pub use self::rocksdb::RocksDbData;

@@ -14,8 +14,8 @@
 //!   nothing: each is given the whole log again.
 
 use crate::data_component::{
-    DataComponent, Found, KeyRange, Limits, Operation, ResumePoint, ScanOrder, cut_bounds,
-    holds_a_key, is_empty,
+    DataComponent, DataSnapshot, Found, KeyRange, Limits, Operation, ResumePoint, ScanOrder,
+    cut_bounds, holds_a_key, is_empty,
 };
 use crate::error::Error;
 use std::ops::{Bound, ControlFlow};
@@ -37,9 +37,83 @@ use std::sync::Arc;
 /// # Ok::<(), hyades_deuteronomy::Error>(())
 /// ```
 pub struct PartitionedData {
-    /// The lowest key of each part but the first; ascending.
-    splits: Vec<Vec<u8>>,
+    splits: Splits,
     parts: Vec<Arc<dyn DataComponent>>,
+}
+
+/// The lowest key of each part but the first; ascending.
+#[derive(Clone)]
+struct Splits(Arc<[Vec<u8>]>);
+
+impl Splits {
+    /// Returns the part of a key.
+    fn part_of(&self, key: &[u8]) -> usize {
+        self.0.partition_point(|split| **split <= *key)
+    }
+
+    /// The range of a part.
+    fn range_of(&self, part: usize) -> KeyRange<'_> {
+        let from =
+            part.checked_sub(1).map_or(Bound::Unbounded, |at| Bound::Included(&self.0[at][..]));
+        let to = self.0.get(part).map_or(Bound::Unbounded, |to| Bound::Excluded(&to[..]));
+        (from, to)
+    }
+
+    /// Scans the parts in `order`, until `each` breaks off. `scan_part` scans a part of the given
+    /// number.
+    fn scan(
+        &self,
+        range: KeyRange<'_>,
+        order: ScanOrder,
+        each: &mut dyn FnMut(Operation<'_>) -> ControlFlow<()>,
+        scan_part: impl Fn(usize, KeyRange<'_>, &mut EachOperation<'_>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let mut has_ended = false;
+        for nth in 0..=self.0.len() {
+            let part = match order {
+                ScanOrder::Ascending => nth,
+                ScanOrder::Descending => self.0.len() - nth,
+            };
+            let Some(range) = common(range, self.range_of(part)) else { continue };
+            scan_part(part, range, &mut |item| {
+                let flow = each(item);
+                has_ended = flow.is_break();
+                flow
+            })?;
+            if has_ended {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+type EachOperation<'e> = dyn FnMut(Operation<'_>) -> ControlFlow<()> + 'e;
+
+/// Snapshots of all parts, each with the length of the part's longest key.
+struct PartitionedSnapshot {
+    splits: Splits,
+    parts: Vec<(Arc<dyn DataSnapshot>, usize)>,
+}
+
+impl DataSnapshot for PartitionedSnapshot {
+    fn get(&self, key: &[u8]) -> Result<Found, Error> {
+        self.parts[self.splits.part_of(key)].0.get(key)
+    }
+
+    fn scan(
+        &self,
+        range: KeyRange<'_>,
+        order: ScanOrder,
+        each: &mut dyn FnMut(Operation<'_>) -> ControlFlow<()>,
+    ) -> Result<(), Error> {
+        self.splits.scan(range, order, each, |part, range, each| {
+            let (part, key_bytes) = &self.parts[part];
+            // A split may be longer than the part's keys, and is a bound of the range.
+            let range = cut_bounds(range, *key_bytes);
+            if is_empty(range) { Ok(()) } else { part.scan(range, order, each) }
+        })
+    }
 }
 
 impl PartitionedData {
@@ -65,24 +139,10 @@ impl PartitionedData {
                 at + 2
             )));
         }
-        let data = Self { splits, parts };
+        let data = Self { splits: Splits(splits.into()), parts };
         (0..data.parts.len()).try_for_each(|part| data.check_keys(part))?;
         data.resume_point()?;
         Ok(data)
-    }
-
-    /// Returns the part of a key.
-    fn part_of(&self, key: &[u8]) -> usize {
-        self.splits.partition_point(|split| **split <= *key)
-    }
-
-    /// The range of a part.
-    fn range_of(&self, part: usize) -> KeyRange<'_> {
-        let from = part
-            .checked_sub(1)
-            .map_or(Bound::Unbounded, |at| Bound::Included(&self.splits[at][..]));
-        let to = self.splits.get(part).map_or(Bound::Unbounded, |to| Bound::Excluded(&to[..]));
-        (from, to)
     }
 
     /// Scans a part. A split may be longer than the part's keys, and is a bound of the range.
@@ -100,7 +160,7 @@ impl PartitionedData {
 
     /// Refuses a part with a key outside its range.
     fn check_keys(&self, part: usize) -> Result<(), Error> {
-        let (from, to) = self.range_of(part);
+        let (from, to) = self.splits.range_of(part);
         let outside = [
             match from {
                 Bound::Included(from) => Some((Bound::Unbounded, Bound::Excluded(from))),
@@ -164,7 +224,7 @@ fn common<'r>(one: KeyRange<'r>, two: KeyRange<'r>) -> Option<KeyRange<'r>> {
 
 impl DataComponent for PartitionedData {
     fn get(&self, key: &[u8]) -> Result<Found, Error> {
-        self.parts[self.part_of(key)].get(key)
+        self.parts[self.splits.part_of(key)].get(key)
     }
 
     fn scan(
@@ -173,32 +233,17 @@ impl DataComponent for PartitionedData {
         order: ScanOrder,
         each: &mut dyn FnMut(Operation<'_>) -> ControlFlow<()>,
     ) -> Result<(), Error> {
-        let mut has_ended = false;
-        for nth in 0..self.parts.len() {
-            let part = match order {
-                ScanOrder::Ascending => nth,
-                ScanOrder::Descending => self.parts.len() - 1 - nth,
-            };
-            let Some(range) = common(range, self.range_of(part)) else { continue };
-            self.scan_part(part, range, order, &mut |item| {
-                let flow = each(item);
-                has_ended = flow.is_break();
-                flow
-            })?;
-            if has_ended {
-                break;
-            }
-        }
-        Ok(())
+        self.splits
+            .scan(range, order, each, |part, range, each| self.scan_part(part, range, order, each))
     }
 
     fn apply(&self, batch: &[Operation<'_>]) -> Result<(), Error> {
         let mut rest = batch;
         while let Some(first) = rest.first() {
-            let part = self.part_of(first.key);
+            let part = self.splits.part_of(first.key);
             // Keys ascend.
             let (of_part, behind) =
-                rest.split_at(rest.partition_point(|o| self.part_of(o.key) == part));
+                rest.split_at(rest.partition_point(|o| self.splits.part_of(o.key) == part));
             self.parts[part].apply(of_part)?;
             rest = behind;
         }
@@ -206,8 +251,8 @@ impl DataComponent for PartitionedData {
     }
 
     fn may_cut(&self, last: &[u8], next: &[u8]) -> bool {
-        let part = self.part_of(last);
-        part != self.part_of(next) || self.parts[part].may_cut(last, next)
+        let part = self.splits.part_of(last);
+        part != self.splits.part_of(next) || self.parts[part].may_cut(last, next)
     }
 
     fn checkpoint(&self, point: &ResumePoint) -> Result<(), Error> {
@@ -257,6 +302,15 @@ impl DataComponent for PartitionedData {
         let is_durable = self.limits().is_durable;
         let mut parts = self.parts.iter().filter(|part| part.limits().is_durable == is_durable);
         parts.try_for_each(|part| part.forget_below(ts))
+    }
+
+    fn snapshot(&self) -> Result<Option<Arc<dyn DataSnapshot>>, Error> {
+        let mut parts = Vec::new();
+        for part in &self.parts {
+            let Some(snapshot) = part.snapshot()? else { return Ok(None) };
+            parts.push((snapshot, part.limits().key_bytes));
+        }
+        Ok(Some(Arc::new(PartitionedSnapshot { splits: self.splits.clone(), parts })))
     }
 
     fn limits(&self) -> Limits {

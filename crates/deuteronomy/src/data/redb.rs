@@ -11,17 +11,18 @@
 
 use super::item;
 use crate::data_component::{
-    DataComponent, Found, KeyRange, Limits, Operation, ResumePoint, ScanOrder,
+    DataComponent, DataSnapshot, Found, KeyRange, Limits, Operation, ResumePoint, ScanOrder,
 };
 use crate::error::Error;
 use hyades_platform::device::FileDevice;
 use redb::{
-    Builder, Database, Durability, ReadableDatabase, ReadableTable, StorageBackend, Table,
-    TableDefinition, WriteTransaction,
+    Builder, Database, Durability, ReadOnlyTable, ReadableDatabase, ReadableTable, StorageBackend,
+    Table, TableDefinition, WriteTransaction,
 };
 use std::ffi::OsString;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 const DATA: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("data");
 const DELETED: TableDefinition<'_, (u64, &[u8]), ()> = TableDefinition::new("deleted");
@@ -175,11 +176,22 @@ fn highest_in(data: &impl ReadableTable<&'static [u8], &'static [u8]>) -> Result
     })
 }
 
-impl DataComponent for RedbData {
-    fn get(&self, key: &[u8]) -> Result<Found, Error> {
+/// The data as of the beginning of a reading transaction of redb; the transaction lasts as long as
+/// the table. Meanwhile redb's file keeps the pages replaced since.
+type DataTable = ReadOnlyTable<&'static [u8], &'static [u8]>;
+
+impl RedbData {
+    fn table(&self) -> Result<DataTable, Error> {
         let transaction = self.database.begin_read().map_err(failed)?;
-        let table = transaction.open_table(DATA).map_err(failed)?;
-        let Some(item) = table.get(key).map_err(failed)? else { return Ok(Found::default()) };
+        transaction.open_table(DATA).map_err(failed)
+    }
+}
+
+impl DataSnapshot for DataTable {
+    fn get(&self, key: &[u8]) -> Result<Found, Error> {
+        let Some(item) = ReadableTable::get(self, key).map_err(failed)? else {
+            return Ok(Found::default());
+        };
         let (ts, value) = read_item(item.value())?;
         Ok(Found { ts, value: value.map(<[u8]>::to_vec) })
     }
@@ -190,9 +202,7 @@ impl DataComponent for RedbData {
         order: ScanOrder,
         each: &mut dyn FnMut(Operation<'_>) -> ControlFlow<()>,
     ) -> Result<(), Error> {
-        let transaction = self.database.begin_read().map_err(failed)?;
-        let table = transaction.open_table(DATA).map_err(failed)?;
-        let mut entries = table.range::<&[u8]>(range).map_err(failed)?;
+        let mut entries = self.range::<&[u8]>(range).map_err(failed)?;
         loop {
             let next = match order {
                 ScanOrder::Ascending => entries.next(),
@@ -205,6 +215,21 @@ impl DataComponent for RedbData {
                 return Ok(());
             }
         }
+    }
+}
+
+impl DataComponent for RedbData {
+    fn get(&self, key: &[u8]) -> Result<Found, Error> {
+        DataSnapshot::get(&self.table()?, key)
+    }
+
+    fn scan(
+        &self,
+        range: KeyRange<'_>,
+        order: ScanOrder,
+        each: &mut dyn FnMut(Operation<'_>) -> ControlFlow<()>,
+    ) -> Result<(), Error> {
+        self.table()?.scan(range, order, each)
     }
 
     fn apply(&self, batch: &[Operation<'_>]) -> Result<(), Error> {
@@ -254,6 +279,10 @@ impl DataComponent for RedbData {
     fn forget_below(&self, ts: u64) -> Result<(), Error> {
         while self.forget_some_below(ts)? == REMOVED_AT_ONCE {}
         Ok(())
+    }
+
+    fn snapshot(&self) -> Result<Option<Arc<dyn DataSnapshot>>, Error> {
+        Ok(Some(Arc::new(self.table()?)))
     }
 
     fn limits(&self) -> Limits {

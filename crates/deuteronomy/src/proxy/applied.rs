@@ -22,11 +22,15 @@ pub(super) struct AppliedBehind {
 }
 
 impl AppliedBehind {
-    /// Notes a record by its end, behind the records noted before.
+    /// Notes a record by its end.
     pub fn note(&mut self, end: Lsn, ts: u64) {
-        debug_assert!(self.by_end.last_key_value().is_none_or(|(last, _)| *last < end));
-        while self.by_end.last_entry().is_some_and(|last| *last.get() >= ts) {
-            self.by_end.pop_last();
+        if self.by_end.range(end..).next().is_some_and(|(_, later)| *later <= ts) {
+            return;
+        }
+        while let Some((&before, &earlier)) = self.by_end.range(..=end).next_back()
+            && earlier >= ts
+        {
+            self.by_end.remove(&before);
         }
         self.by_end.insert(end, ts);
         if self.by_end.len() > MOST_ENTRIES {
@@ -70,13 +74,20 @@ mod tests {
         let mut rng = fastrand::Rng::with_seed(5);
         for spread in [1, 50, 100_000] {
             let (mut kept, mut all) = (AppliedBehind::default(), Vec::new());
+            let mut forgotten = 0;
             for n in 1..6000u64 {
-                let (end, ts) = (n * 8, n + rng.u64(..spread));
+                // Mostly in order: records passed over come later.
+                let back = if rng.u8(..4) == 0 { rng.u64(..64) } else { 0 };
+                let (end, ts) = ((n * 8).saturating_sub(back * 8 + 1), n + rng.u64(..spread));
+                if end <= forgotten {
+                    continue;
+                }
                 kept.note(end, ts);
                 all.push((end, ts));
                 assert!(kept.len() <= MOST_ENTRIES, "{}", kept.len());
                 if rng.u8(..) == 0 {
-                    let position = rng.u64(all[0].0..=end);
+                    let position = rng.u64(forgotten..=end);
+                    forgotten = position;
                     kept.forget_up_to(position);
                     all.retain(|(end, _)| *end > position);
                     let lowest = all.iter().map(|(_, ts)| *ts).min();

@@ -4,8 +4,10 @@
 use super::Handed;
 use super::applied::AppliedBehind;
 use super::waiting::Waiting;
+use crate::data_component::ResumePoint;
+use crate::transaction_component::timestamp::Timestamps;
 use hyades_platform::broken;
-use hyades_wal::{Log, Lsn, admits};
+use hyades_wal::{Log, Lsn};
 
 /// The most bytes applied at once, plus a record: a batch is an uninterrupted step of the data
 /// component.
@@ -29,25 +31,33 @@ pub(super) struct Scans {
     pub parted: Vec<usize>,
     /// The bytes of the waiting records.
     pub bytes: usize,
+    /// The highest timestamp of an applied record.
+    pub highest_applied: u64,
     /// An act under the lock has failed. Set after the log was stopped.
     pub failed: bool,
 }
 
 impl Scans {
     /// Notes applied records possibly behind the resume point: records behind a part of an
-    /// unapplied transaction. In other streams, the applied records are a prefix.
+    /// unapplied transaction, or behind a waiting record passed over for a [cut](super::cut). In
+    /// other streams, the applied records are a prefix.
     pub fn note_applied(&mut self, ready: &[Handed]) {
         for Handed { stream, place, ts, .. } in ready {
-            if self.held[*stream] < place.1 || self.parted[*stream] > 0 {
+            let first = self.waiting[*stream].first();
+            let is_behind_waiting = first.is_some_and(|first| first.place.0 < place.0);
+            let is_behind_waiting = is_behind_waiting && !broken!(PassOverUnnoted);
+            if self.held[*stream] < place.1 || self.parted[*stream] > 0 || is_behind_waiting {
                 self.applied[*stream].note(place.1, *ts);
             }
+            self.highest_applied = self.highest_applied.max(*ts);
         }
         for record in ready.iter().filter(|record| record.has_parts()) {
             self.parted[record.stream] -= 1;
         }
         for stream in 0..self.applied.len() {
             if self.parted[stream] == 0 {
-                self.applied[stream].forget_up_to(self.held[stream]);
+                let first = self.waiting[stream].first().map_or(Lsn::MAX, |first| first.place.0);
+                self.applied[stream].forget_up_to(self.held[stream].min(first));
             }
         }
     }
@@ -72,6 +82,16 @@ impl Scans {
         ends.map(|(end, w)| first(w).map_or(*end, |start| start.min(*end))).collect()
     }
 
+    /// The point for the beginning of redo, after a look for records handed over.
+    pub fn resume_point(&self, log: &Log, timestamps: &Timestamps) -> ResumePoint {
+        ResumePoint {
+            uuid: log.manifest().uuid(),
+            incarnation: log.incarnation(),
+            highest_ts: timestamps.next() - 1,
+            positions: self.resume_at(),
+        }
+    }
+
     /// X2: takes of each stream the next records within the complete prefix, admitted by the
     /// frontier, and below the horizon; until there are as many operations, or [`BATCH_BYTES`].
     pub fn take_ready(&mut self, log: &Log, horizon: u64, most: usize) -> Vec<Handed> {
@@ -82,10 +102,7 @@ impl Scans {
                 && bytes < BATCH_BYTES
                 && let Some(record) = waiting.first()
             {
-                let is_durable = record.place.1 <= *complete
-                    && admits(|lane| frontier.at(lane), record.needs.iter());
-                let is_durable = is_durable || broken!(ApplyUndurable);
-                let may_pass = is_durable && record.ts < horizon;
+                let may_pass = record.ts < horizon && record.is_durable(frontier, *complete);
                 if !may_pass {
                     break;
                 }

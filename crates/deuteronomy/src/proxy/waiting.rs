@@ -29,6 +29,20 @@ impl Waiting {
         self.records.pop_front()
     }
 
+    /// Moves the records with `is_taken` to `taken`, by position.
+    pub fn take_where(
+        &mut self,
+        taken: &mut Vec<Handed>,
+        mut is_taken: impl FnMut(&Handed) -> bool,
+    ) {
+        for record in std::mem::take(&mut self.records) {
+            match is_taken(&record) {
+                true => taken.push(record),
+                false => self.records.push_back(record),
+            }
+        }
+    }
+
     /// Adds a record, behind all records with an earlier end.
     pub fn insert(&mut self, record: Handed) {
         let end = record.place.1;

@@ -65,6 +65,12 @@ impl DrawnLives {
         }
     }
 
+    /// Whether the lives take long snapshots. In some histories: each makes the log durable, and so
+    /// leaves less for a crash to take back.
+    pub fn takes_long_snapshots(&self) -> bool {
+        self.seed.is_multiple_of(3)
+    }
+
     /// The number of streams of the next life.
     pub fn draw_streams(&mut self, rng: &mut fastrand::Rng) -> usize {
         if self.changes_streams {

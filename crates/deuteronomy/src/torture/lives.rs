@@ -23,6 +23,8 @@ pub struct LifeCounts {
     pub scans: usize,
     /// Ended snapshots.
     pub snapshots: usize,
+    /// Ended long snapshots.
+    pub long_snapshots: usize,
     /// Acknowledged transactions.
     pub acknowledged: usize,
     /// Errors of transactions, by text.
@@ -65,6 +67,7 @@ impl LifeCounts {
         aborted.into_iter().for_each(|(why, n)| *self.aborted.entry(why).or_default() += n);
         self.lives += lives;
         self.snapshots += other.snapshots;
+        self.long_snapshots += other.long_snapshots;
         self.failed_openings += other.failed_openings;
         self.unreadable += other.unreadable;
         self.checkpoints += other.checkpoints;

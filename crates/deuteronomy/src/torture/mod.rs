@@ -6,6 +6,8 @@
 //! are checked: the history is strictly serializable by timestamp.
 
 mod clock;
+#[cfg(any(feature = "fjall", feature = "rocksdb"))]
+mod copies;
 mod drawn;
 #[cfg(feature = "fjall")]
 mod fjall;
@@ -16,6 +18,8 @@ mod lives;
 mod reading;
 #[cfg(feature = "redb")]
 mod redb;
+#[cfg(feature = "rocksdb")]
+mod rocksdb;
 mod run;
 mod stores;
 mod work;
@@ -30,6 +34,8 @@ pub use self::history::{
 pub use self::lives::{LifeCounts, live, live_beside_lies};
 #[cfg(feature = "redb")]
 pub use self::redb::RedbStore;
+#[cfg(feature = "rocksdb")]
+pub use self::rocksdb::RocksDbStore;
 pub use self::run::{DataStore, LifeOptions, LifeReport, torture};
 pub use self::stores::{LivingStore, MemoryStore};
 pub use self::wrong::{WrongCounts, WrongLife};

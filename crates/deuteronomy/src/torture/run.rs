@@ -23,6 +23,9 @@ pub enum DataStore {
     /// In fjall, on files that outlive the process.
     #[cfg(feature = "fjall")]
     Fjall,
+    /// In RocksDB, on files that outlive the process.
+    #[cfg(feature = "rocksdb")]
+    RocksDb,
 }
 
 /// The options of a run.
@@ -90,6 +93,11 @@ impl DataStore {
             #[cfg(feature = "fjall")]
             DataStore::Fjall => {
                 let made = super::fjall::FjallStore::new_in(&std::env::temp_dir());
+                Box::new(made.expect("a directory for temporary files can be made"))
+            }
+            #[cfg(feature = "rocksdb")]
+            DataStore::RocksDb => {
+                let made = super::rocksdb::RocksDbStore::new_in(&std::env::temp_dir());
                 Box::new(made.expect("a directory for temporary files can be made"))
             }
         }

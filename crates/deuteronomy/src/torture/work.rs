@@ -5,7 +5,7 @@ use super::drawn::{PAGES, SESSIONS};
 use super::history::{ExecutedInLife, KeyByte, ScannedKeys, bytes, number};
 use super::keys::KEYS;
 use super::lives::Lives;
-use super::reading::OpenSnapshot;
+use super::reading::{OpenLongSnapshot, OpenSnapshot};
 use crate::{Database, Error, ScanOrder, Session, Transaction, Value};
 use std::future::Future;
 use std::ops::{Bound, ControlFlow};
@@ -63,6 +63,7 @@ impl Lives<'_> {
         let mut fresh = sessions.iter_mut();
         let mut lanes: [Option<OpenInLife<'_>>; LANES] = Default::default();
         let mut reading: Option<OpenSnapshot<'_>> = None;
+        let mut reading_long: Option<OpenLongSnapshot> = None;
         while *left > 0 && database.log().poisoned().is_none() {
             *left -= 1;
             match self.rng.u8(0..100) {
@@ -92,6 +93,16 @@ impl Lives<'_> {
                         Err(error) => self.note(&error),
                     }
                 }
+                26..30 if self.drawn.takes_long_snapshots() => {
+                    let went_on = match reading_long.take() {
+                        Some(open) => self.read_long(open),
+                        None => OpenLongSnapshot::begin(database).map(Some),
+                    };
+                    match went_on {
+                        Ok(open) => reading_long = open,
+                        Err(error) => self.note(&error),
+                    }
+                }
                 _ => {
                     let lane = &mut lanes[self.rng.usize(0..LANES)];
                     match lane.take() {
@@ -112,6 +123,12 @@ impl Lives<'_> {
         let executed = &mut self.history.executed;
         let open = open.go_on(executed, &self.drawn.keys, &mut self.rng)?;
         self.met.snapshots += usize::from(open.is_none());
+        Ok(open)
+    }
+
+    fn read_long(&mut self, open: OpenLongSnapshot) -> Result<Option<OpenLongSnapshot>, Error> {
+        let open = open.go_on(&mut self.history.executed, &self.drawn.keys, &mut self.rng)?;
+        self.met.long_snapshots += usize::from(open.is_none());
         Ok(open)
     }
 

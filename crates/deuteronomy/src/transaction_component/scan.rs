@@ -9,7 +9,7 @@ use super::TransactionComponent;
 use super::ranges::Ranges;
 use super::version::{Value, Version};
 use super::work::Work;
-use crate::data_component::{KeyRange, ScanOrder, cut_bounds, is_empty};
+use crate::data_component::{KeyRange, ScanOrder, behind, cut_bounds, is_empty};
 use crate::error::{Abort, Error};
 use hyades_platform::broken;
 use std::collections::BTreeMap;
@@ -39,14 +39,6 @@ enum Candidate {
 struct Piece {
     candidates: BTreeMap<Arc<[u8]>, Candidate>,
     rest_behind: Option<Arc<[u8]>>,
-}
-
-/// The range behind a key.
-fn behind<'r>(range: KeyRange<'r>, key: &'r [u8], order: ScanOrder) -> KeyRange<'r> {
-    match order {
-        ScanOrder::Ascending => (Bound::Excluded(key), range.1),
-        ScanOrder::Descending => (range.0, Bound::Excluded(key)),
-    }
 }
 
 /// The range up to and including a key.

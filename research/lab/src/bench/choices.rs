@@ -90,6 +90,8 @@ words! {
         Redb = "redb",
         /// A fjall database.
         Fjall = "fjall",
+        /// A RocksDB database.
+        RocksDb = "rocksdb",
     }
 }
 

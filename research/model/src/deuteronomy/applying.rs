@@ -4,8 +4,7 @@
 //! Two small models. Two writers of a key log in the one order and install in the other (D3). The
 //! log is truncated while an operation waits for its commit (D10).
 
-use super::ITEM;
-use super::scripts::{ScriptStep, Scripts};
+use super::scripts::{ITEM, ScriptStep, Scripts};
 use crate::case::{Case, Rules};
 use crate::check::{Outcome, explore};
 

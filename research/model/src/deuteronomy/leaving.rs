@@ -5,7 +5,7 @@
 //! back as the newest version (D11). An entry of the transaction table is used again when nothing
 //! is lost with the entry (D12, on which the paper is silent).
 
-use super::ITEM;
+use super::scripts::ITEM;
 use super::scripts::{Script, ScriptStep, Scripts};
 use crate::case::{Case, Rules};
 use crate::check::{Outcome, explore};

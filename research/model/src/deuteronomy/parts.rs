@@ -5,8 +5,7 @@
 //! begins at the resume point. Promise: T is redone with its part, unless the data component holds
 //! T. Left out: the times of durability; here everything logged is durable.
 
-use super::ITEM;
-use super::scripts::{ScriptStep, Scripts};
+use super::scripts::{ITEM, ScriptStep, Scripts};
 use crate::case::{Case, Rules};
 use crate::check::{Outcome, explore};
 

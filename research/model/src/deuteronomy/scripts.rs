@@ -6,6 +6,9 @@ use stateright::{Model, Property};
 use std::fmt::Debug;
 use std::hash::Hash;
 
+/// The item of docs/protocols.
+pub(super) const ITEM: &str = "Deuteronomy";
+
 /// A step of a script.
 #[derive(Debug)]
 pub(super) struct ScriptStep<S: 'static> {

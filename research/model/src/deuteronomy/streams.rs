@@ -6,7 +6,7 @@
 //! and the power fails. Promises: the versions that an answered reader has read are there after the
 //! power cut, and the data component holds nothing else.
 
-use super::ITEM;
+use super::scripts::ITEM;
 use crate::case::{Case, Rules};
 use crate::check::{Outcome, Protocol, explore};
 use stateright::{Model, Property};

@@ -46,11 +46,11 @@ pub struct EngineOptions {
     #[arg(long, default_value = "memory")]
     engine: Engine,
     /// Data component of deuteronomy: memory, which recovery fills again from the whole log, load
-    /// included; redb, a database in a file beside the log; or fjall, one in a directory there
-    /// [default: memory]
+    /// included; redb, a database in a file beside the log; or fjall or rocksdb, one in a directory
+    /// there [default: memory]
     #[arg(long, value_name = "STORE")]
     dc: Option<Store>,
-    /// Memory of deuteronomy for versions and, half of it, for the caches of redb or fjall; the
+    /// Memory of deuteronomy for versions and, half of it, for the caches of the store; the
     /// buffers of the log are extra. As engines, redb and fjall use all of it as cache. lmdb has
     /// the page cache instead [default: 256MiB]
     #[arg(long, value_name = "SIZE", value_parser = units::size)]
@@ -172,10 +172,23 @@ impl EngineOptions {
 
     /// Opens the data component, whose file is in this directory.
     fn open_store(&self, dir: &Path) -> Result<Arc<dyn DataComponent>, Failure> {
+        let _cache = (self.budget() / 2) as usize;
         match self.store() {
             Store::Memory => Ok(Arc::new(MemoryData::new())),
-            Store::Redb => open_redb(dir, self.budget() / 2),
-            Store::Fjall => open_fjall(dir, self.budget() / 2),
+            #[cfg(feature = "redb")]
+            Store::Redb => {
+                open_at(dir, "data.redb", |path| hyades_deuteronomy::RedbData::open(path, _cache))
+            }
+            #[cfg(feature = "fjall")]
+            Store::Fjall => {
+                open_at(dir, "data.fjall", |path| hyades_deuteronomy::FjallData::open(path, _cache))
+            }
+            #[cfg(feature = "rocksdb")]
+            Store::RocksDb => open_at(dir, "data.rocksdb", |path| {
+                hyades_deuteronomy::RocksDbData::open(path, _cache)
+            }),
+            #[allow(unreachable_patterns, reason = "in a build with all stores")]
+            _ => unreachable!("the options were checked"),
         }
     }
 
@@ -186,33 +199,17 @@ impl EngineOptions {
     }
 }
 
-#[cfg(feature = "redb")]
-fn open_redb(dir: &Path, cache: u64) -> Result<Arc<dyn DataComponent>, Failure> {
-    let file = dir.join("data.redb");
-    let what = format!("cannot open {}", file.display());
-    let made = std::fs::create_dir_all(dir).map_err(Failure::doing(&what));
-    made?;
-    let data = hyades_deuteronomy::RedbData::open(&file, cache as usize);
-    Ok(Arc::new(data.map_err(Failure::doing(what))?))
-}
-
-#[cfg(not(feature = "redb"))]
-fn open_redb(_: &Path, _: u64) -> Result<Arc<dyn DataComponent>, Failure> {
-    unreachable!("the options were checked")
-}
-
-#[cfg(feature = "fjall")]
-fn open_fjall(dir: &Path, cache: u64) -> Result<Arc<dyn DataComponent>, Failure> {
-    let dir = dir.join("data.fjall");
-    let what = format!("cannot open {}", dir.display());
-    std::fs::create_dir_all(&dir).map_err(Failure::doing(&what))?;
-    let data = hyades_deuteronomy::FjallData::open(&dir, cache as usize);
-    Ok(Arc::new(data.map_err(Failure::doing(what))?))
-}
-
-#[cfg(not(feature = "fjall"))]
-fn open_fjall(_: &Path, _: u64) -> Result<Arc<dyn DataComponent>, Failure> {
-    unreachable!("the options were checked")
+/// Opens a store in a file or directory of `dir`.
+#[cfg(any(feature = "redb", feature = "fjall", feature = "rocksdb"))]
+fn open_at<D: DataComponent + 'static>(
+    dir: &Path,
+    name: &str,
+    open: impl FnOnce(&Path) -> Result<D, hyades_deuteronomy::Error>,
+) -> Result<Arc<dyn DataComponent>, Failure> {
+    let path = dir.join(name);
+    let what = format!("cannot open {}", path.display());
+    std::fs::create_dir_all(dir).map_err(Failure::doing(&what))?;
+    Ok(Arc::new(open(&path).map_err(Failure::doing(what))?))
 }
 
 fn open(settings: &Settings, own: &EngineOptions) -> Result<(Database, Arc<Counted>), Failure> {
