@@ -25,6 +25,8 @@ const PAST: &[u64] = &[
     69_991_770_291_391,
     // A forgotten member met a purged lane while the log service did not answer, and stopped.
     269_786_186_960_533,
+    // Members that waited inside each other's waits counted as no primary.
+    241_671_079_019_824,
 ];
 
 #[test]

@@ -34,6 +34,8 @@ pub(super) const MEMBERS: usize = 3;
 const END_TERMS: u64 = 40;
 /// A primary is late after as many times the lease.
 const LATE_TERMS: u64 = 10;
+/// After as many times the lease without a look for a primary, it counts from the next look.
+const UNSEEN_TERMS: u64 = 3;
 
 thread_local! {
     static CLUSTER: RefCell<Weak<Cluster>> = const { RefCell::new(Weak::new()) };
@@ -111,6 +113,8 @@ pub(super) struct Cluster {
     has_faults: Cell<bool>,
     /// When there was a primary last, or good reason for none.
     primary_at: Cell<u64>,
+    /// The last look for a primary.
+    looked_at: Cell<u64>,
     log_ill_until: Cell<u64>,
     has_ended: Cell<bool>,
     pub counts: RefCell<BTreeMap<&'static str, u64>>,
@@ -154,6 +158,7 @@ impl Cluster {
             next_fault: Cell::new(first),
             has_faults: Cell::new(true),
             primary_at: Cell::new(0),
+            looked_at: Cell::new(0),
             log_ill_until: Cell::new(0),
             has_ended: Cell::new(false),
             counts: RefCell::default(),
@@ -238,7 +243,13 @@ impl Cluster {
             // A member on its way.
             Err(_) => true,
         };
-        if self.nodes.iter().any(is_primary) || self.net.lock().unpoisoned().has_lied.is_some() {
+        // Members on their way have waited inside each other's waits for longer than any of them.
+        let unseen = now.saturating_sub(self.looked_at.replace(now));
+        let was_away = unseen > UNSEEN_TERMS * self.shape.term_ns;
+        if was_away
+            || self.nodes.iter().any(is_primary)
+            || self.net.lock().unpoisoned().has_lied.is_some()
+        {
             self.primary_at.set(now);
         }
         let well = self.fates.iter().map(|fate| fate.ill_until.get()).min().unwrap_or(0);
