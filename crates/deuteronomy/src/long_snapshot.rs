@@ -22,7 +22,8 @@ const PAUSE: Duration = Duration::from_micros(200);
 /// transaction was active may be missing. Any number of threads may read at a time.
 ///
 /// While a snapshot is open the data component keeps what is overwritten meanwhile: `RedbData` in
-/// its file, which grows, `FjallData` in its tables, and `MemoryData` in memory.
+/// its file, which grows, `FjallData` and `RocksDbData` in their tables, and `MemoryData` in
+/// memory. Only the end of the snapshot bounds the growth.
 ///
 /// ```
 /// # use hyades_deuteronomy::{Database, Error, LogOptions, MemoryData, Options, ScanOrder};
