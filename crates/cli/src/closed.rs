@@ -1,7 +1,7 @@
 //! The commands on databases that no process has open.
 
 use crate::failure::Failure;
-use crate::{backup, checkpoint, log, recover};
+use crate::{backup, checkpoint, log, prune, recover, verify};
 use clap::Subcommand;
 
 /// A command on a closed or crashed database.
@@ -24,17 +24,22 @@ pub enum Closed {
     ///
     /// Recovery stops between two epochs, which are about 10 ms long; the command prints which. The
     /// earliest point is the last checkpoint of the database; for an earlier one, recover from a
-    /// backup. The original is not changed.
+    /// backup, with the archive of the log (--archive) to any point after the backup. The original
+    /// is not changed.
     ///
     /// Replaying command records needs the called procedures; this program has only the procedures
     /// of its own workloads. For other databases call Builder::restore.
     Recover(recover::RecoverOptions),
+    /// Remove from the archive of a log what no backup needs
+    ///
+    /// Given the oldest backup still to be recovered from, removes the segments before it.
+    Prune(prune::PruneOptions),
     /// Read all of a database and report everything that is damaged or missing
     ///
     /// Checks every file, every block of the checkpoint, every frame and record of the log, and
     /// that no durable data is missing. It continues after damage and names each damaged place.
     /// Nothing is changed. Exit code 1 if anything is damaged.
-    Verify(log::Dirs),
+    Verify(verify::DatabaseOptions),
     /// Inspect a log
     #[command(subcommand)]
     Log(log::Log),
@@ -50,7 +55,8 @@ impl Closed {
             Closed::Checkpoint(options) => checkpoint::checkpoint(&options),
             Closed::Backup(options) => backup::backup(&options),
             Closed::Recover(options) => recover::recover(&options),
-            Closed::Verify(dirs) => log::log(log::Log::Verify(dirs)),
+            Closed::Prune(options) => prune::prune(&options),
+            Closed::Verify(options) => log::log(log::Log::Verify(options)),
             Closed::Log(command) => log::log(command),
         }
     }

@@ -1,11 +1,16 @@
 //! `hyades recover`: recovers a database to a point in time, or salvages a damaged database.
 
+use crate::data_place::{self, DataPlace};
 use crate::existing;
 use crate::failure::Failure;
+use crate::log::component::is_of_component;
 use crate::progress::Bar;
+use crate::units;
 use clap::Args;
 use hyades::{Loss, Restore, RestoreReport, StreamRead, Until};
+use hyades_wal::Continuation;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::sync::Arc;
 
 /// Options of `hyades recover`.
@@ -17,7 +22,21 @@ pub struct RecoverOptions {
     /// The last point to recover: a time in UTC (2026-11-21T14:03:07.25Z), a transaction id
     /// (5213.3.1048576), or newest
     #[arg(long, value_name = "WHEN", default_value = "newest")]
-    until: Until,
+    until: Moment,
+    /// The archive of the log, where DIR is a backup: recover points in time after the backup, too
+    #[arg(long, value_name = "DIR", conflicts_with = "salvage")]
+    archive: Option<PathBuf>,
+    /// With --archive, a directory of the database itself, or of a later backup
+    #[arg(long, value_name = "DIR", conflicts_with = "salvage")]
+    log: Vec<PathBuf>,
+    /// The data of a database of hyades-deuteronomy, as in redb:FILE; then WHEN is a time, a
+    /// timestamp (1234), or newest
+    #[arg(long, value_name = "KIND:PATH", requires = "data_out")]
+    #[arg(conflicts_with_all = ["salvage", "before"])]
+    data: Option<DataPlace>,
+    /// With --data, the place for the recovered data, of the same or of another kind
+    #[arg(long, value_name = "KIND:PATH", requires = "data")]
+    data_out: Option<DataPlace>,
     /// Exclude the transaction that --until names, with all of its epoch
     #[arg(long)]
     before: bool,
@@ -32,6 +51,49 @@ pub struct RecoverOptions {
     json: bool,
 }
 
+/// The value of `--until`.
+#[derive(Clone, Copy, Debug)]
+enum Moment {
+    /// A moment of a database of the engine; times and `newest` are of both kinds.
+    Engine(Until),
+    /// A timestamp of a transaction component.
+    Timestamp(u64),
+}
+
+impl FromStr for Moment {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        text.parse().map(Moment::Timestamp).or_else(|_| text.parse().map(Moment::Engine))
+    }
+}
+
+impl Moment {
+    fn of_engine(self) -> Result<Until, Failure> {
+        match self {
+            Moment::Engine(until) => Ok(until),
+            Moment::Timestamp(ts) => Err(Failure::Usage(format!(
+                "{ts} is a timestamp of hyades-deuteronomy: give a time, a transaction id, as in \
+                 5213.3.1048576, or newest"
+            ))),
+        }
+    }
+
+    fn of_component(self) -> Result<hyades_deuteronomy::Until, Failure> {
+        use hyades_deuteronomy::Until as Component;
+        match self {
+            Moment::Timestamp(ts) => Ok(Component::Timestamp(ts)),
+            Moment::Engine(Until::Newest) => Ok(Component::Newest),
+            Moment::Engine(Until::Time(us)) => Ok(Component::Time(us)),
+            Moment::Engine(_) => Err(Failure::Usage(
+                "a database of hyades-deuteronomy has no transaction ids: give a time, a \
+                 timestamp, as in 1234, or newest"
+                    .into(),
+            )),
+        }
+    }
+}
+
 /// Runs `hyades recover`.
 ///
 /// # Errors
@@ -39,7 +101,16 @@ pub struct RecoverOptions {
 /// time is before the start of the log; the log calls procedures unknown to this program; the new
 /// directory cannot be written.
 pub fn recover(options: &RecoverOptions) -> Result<bool, Failure> {
-    let until = match (options.until, options.before) {
+    let open = if options.salvage { hyades_wal::open_damaged } else { hyades_wal::open_read };
+    let manifest = existing::find(&options.dirs, open)?.manifest().clone();
+    if !options.salvage {
+        data_place::check_needed(is_of_component(&manifest), options.data.as_ref())?;
+    }
+    let later = Continuation { archive: options.archive.clone(), log: options.log.clone() };
+    if let (Some(data), Some(data_out)) = (&options.data, &options.data_out) {
+        return recover_component(options, later, data, data_out);
+    }
+    let until = match (options.until.of_engine()?, options.before) {
         (Until::Transaction(id), true) => Until::Before(id),
         (_, true) => {
             return Err(Failure::Usage(
@@ -49,10 +120,9 @@ pub fn recover(options: &RecoverOptions) -> Result<bool, Failure> {
         }
         (until, false) => until,
     };
-    let open = if options.salvage { hyades_wal::open_damaged } else { hyades_wal::open_read };
-    let manifest = existing::find(&options.dirs, open)?.manifest().clone();
     let how =
         Restore::new(options.dirs.clone(), &options.out).until(until).salvage(options.salvage);
+    let how = how.continued(later);
     let bar = Arc::new(Bar::new("recovering", 1));
     let report = existing::as_it_was(&manifest, |builder| {
         let shown = bar.clone();
@@ -102,4 +172,38 @@ fn json(report: &RestoreReport) -> serde_json::Value {
         "dead": report.dead,
         "losses": report.losses.iter().map(loss).collect::<Vec<_>>(),
     })
+}
+
+/// Recovers a database of a transaction component.
+fn recover_component(
+    options: &RecoverOptions,
+    later: Continuation,
+    data: &DataPlace,
+    data_out: &DataPlace,
+) -> Result<bool, Failure> {
+    let until = options.until.of_component()?;
+    let (from, into) = (data.open()?, data_out.make()?);
+    let restore = hyades_deuteronomy::Restore::new(options.dirs.clone(), &*from);
+    let report = restore.continued(later).until(until).run(&options.out, &*into)?;
+    if options.json {
+        let report = serde_json::json!({
+            "keys": report.keys,
+            "transactions": report.transactions,
+            "later": report.later,
+            "timestamp": report.timestamp,
+        });
+        println!("{report}");
+    } else {
+        println!(
+            "{} and {}: everything up to the timestamp {}, from {} keys of the data and {} \
+             transactions of the log; {} later transactions are left out",
+            options.out.display(),
+            data_out.path().display(),
+            report.timestamp,
+            units::exact(report.keys),
+            units::exact(report.transactions),
+            units::exact(report.later)
+        );
+    }
+    Ok(true)
 }

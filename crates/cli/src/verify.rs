@@ -1,10 +1,12 @@
 //! `hyades verify`, also `hyades log verify`: checks every checksum and every record, and that no
 //! durable data is missing. The command continues after damage, and reports all damage.
 
+use crate::data_place::{self, DataPlace};
 use crate::failure::Failure;
 use crate::log::records::{LogRecords, incarnations};
 use crate::log::{Dirs, Trouble, component, open_damaged, records_before_ends, records_of};
 use crate::units::exact;
+use clap::Args;
 use hyades_wal::{Incarnation, ReaderEnd, Recovering, StreamReader};
 use std::io::Write;
 
@@ -20,13 +22,26 @@ struct Checked {
     strange: Vec<String>,
 }
 
+/// Options of `hyades verify`.
+#[derive(Args, Clone, Debug)]
+pub struct DatabaseOptions {
+    #[command(flatten)]
+    dirs: Dirs,
+    /// The data of a database of hyades-deuteronomy, as in redb:FILE: these are read, too
+    #[arg(long, value_name = "KIND:PATH")]
+    data: Option<DataPlace>,
+}
+
 /// Runs `hyades verify`. The report goes to `out`.
 ///
 /// # Errors
 /// The log is in use, there is none, or something is damaged.
-pub fn verify(dirs: &Dirs, out: &mut impl Write) -> Result<bool, Trouble> {
-    let recovering = open_damaged(dirs)?;
+pub fn verify(options: &DatabaseOptions, out: &mut impl Write) -> Result<bool, Trouble> {
+    let recovering = open_damaged(&options.dirs)?;
     let manifest = recovering.manifest();
+    if !component::is_of_component(manifest) {
+        data_place::check_needed(false, options.data.as_ref()).map_err(Trouble::Failure)?;
+    }
     let mut wrong: Vec<String> = recovering.damage().iter().map(ToString::to_string).collect();
     // A transaction component has no catalogue, and its checkpoints have no files: its data
     // component holds the data no longer in the log.
@@ -67,8 +82,29 @@ pub fn verify(dirs: &Dirs, out: &mut impl Write) -> Result<bool, Trouble> {
         wrong.extend(strange.iter().cloned());
     }
     let ends: Vec<ReaderEnd> = checked.into_iter().map(|lane| lane.end).collect();
+    wrong.extend(damage_of_streams(&recovering, &ends)?);
+    if manifest.newest().is_some_and(|incarnation| !incarnation.clean) {
+        writeln!(out, "not closed cleanly: bytes after the valid ends are a torn tail")?;
+    }
+    if wrong.is_empty() {
+        count_dead(&recovering, &ends, out)?;
+    }
+    let by = match (component::is_of_component(manifest), &options.data) {
+        (true, None) => WrittenBy::Component { is_truncated: manifest.checkpoint.is_some() },
+        (true, Some(data)) => {
+            verify_data(options, data, &mut wrong, out)?;
+            WrittenBy::ComponentWithData
+        }
+        (false, _) => WrittenBy::Engine,
+    };
+    conclude(&wrong, by, out)
+}
+
+/// The damage of each incarnation's streams, in words.
+fn damage_of_streams(recovering: &Recovering, ends: &[ReaderEnd]) -> Result<Vec<String>, Trouble> {
+    let (manifest, mut wrong) = (recovering.manifest(), Vec::new());
     for incarnation in &manifest.incarnations {
-        let damaged = recovering.damaged_streams(incarnation, &ends)?;
+        let damaged = recovering.damaged_streams(incarnation, ends)?;
         wrong.extend(damaged.iter().map(|damage| damage.error.to_string()));
         let number = incarnation.number;
         if !damaged.is_empty() && manifest.incarnations.iter().any(|i| i.number > number) {
@@ -78,17 +114,34 @@ pub fn verify(dirs: &Dirs, out: &mut impl Write) -> Result<bool, Trouble> {
             ));
         }
     }
-    if manifest.newest().is_some_and(|incarnation| !incarnation.clean) {
-        writeln!(out, "not closed cleanly: bytes after the valid ends are a torn tail")?;
+    Ok(wrong)
+}
+
+/// Reads the data of a transaction component, unless the log is damaged: then what belongs to the
+/// log cannot be told.
+fn verify_data(
+    options: &DatabaseOptions,
+    data: &DataPlace,
+    wrong: &mut Vec<String>,
+    out: &mut impl Write,
+) -> Result<(), Trouble> {
+    if !wrong.is_empty() {
+        writeln!(out, "{} was not read: the log is damaged", data.path().display())?;
+        return Ok(());
     }
-    if wrong.is_empty() {
-        count_dead(&recovering, &ends, out)?;
+    let opened = data.open().map_err(Trouble::Failure)?;
+    match hyades_deuteronomy::verify(options.dirs.all(), &*opened) {
+        Ok(verified) => writeln!(
+            out,
+            "{}: {} keys, {} bytes, up to the timestamp {}",
+            data.path().display(),
+            exact(verified.keys),
+            exact(verified.data_bytes),
+            exact(verified.timestamp)
+        )?,
+        Err(error) => wrong.push(error.to_string()),
     }
-    let by = match component::is_of_component(manifest) {
-        true => WrittenBy::Component { is_truncated: manifest.checkpoint.is_some() },
-        false => WrittenBy::Engine,
-    };
-    conclude(&wrong, by, out)
+    Ok(())
 }
 
 /// Prints the number of dead transactions, which depend on data lost by a crash.
@@ -135,6 +188,8 @@ enum WrittenBy {
     Component {
         is_truncated: bool,
     },
+    /// A transaction component whose data were given.
+    ComponentWithData,
 }
 
 impl WrittenBy {
@@ -146,7 +201,7 @@ impl WrittenBy {
                  `hyades recover DIR... --salvage --out NEW` recovers the transactions that do \
                  not depend on lost data; a damaged checkpoint cannot be salvaged."
             }
-            WrittenBy::Component { .. } => {
+            WrittenBy::Component { .. } | WrittenBy::ComponentWithData => {
                 "Restore the whole directory and the files of the data component from a copy of \
                  both, made while no process had them open."
             }
@@ -164,7 +219,7 @@ fn conclude(wrong: &[String], by: WrittenBy, out: &mut impl Write) -> Result<boo
         )?;
     }
     let Some(first) = wrong.first() else {
-        let scope = if matches!(by, WrittenBy::Engine) { "" } else { " of the log" };
+        let scope = if matches!(by, WrittenBy::Component { .. }) { " of the log" } else { "" };
         writeln!(out, "whole: no durable data{scope} is missing or damaged")?;
         return Ok(true);
     };

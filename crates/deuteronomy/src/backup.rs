@@ -5,6 +5,7 @@ use crate::data_component::{DataComponent, ScanOrder};
 use crate::database::Database;
 use crate::error::Error;
 use hyades_platform::device::FileDevice;
+use hyades_platform::event;
 use hyades_wal::Unfinished;
 use std::path::Path;
 use std::sync::Arc;
@@ -82,6 +83,7 @@ impl Database {
         // Last: a part of the data without a resume point opens with no log.
         data.checkpoint(&point)?;
         to.finish()?;
+        event!(INFO, "backup taken", keys = rows.keys, log_bytes = copied.bytes);
         Ok(Backup {
             timestamp: snapshot.timestamp(),
             keys: rows.keys,

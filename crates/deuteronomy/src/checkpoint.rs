@@ -7,11 +7,12 @@ use crate::error::Error;
 use crate::proxy::StopOnPanic;
 use crate::transaction_component::TransactionComponent;
 use hyades_platform::clock;
+use hyades_platform::event;
 use hyades_platform::sync::locked;
 use hyades_wal::{Checkpoint, Covered, Log, Lsn};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, TryLockError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A due checkpoint is taken once the resume point can move by this part of the redo limit.
 const PART_TO_MOVE: u64 = 4;
@@ -211,8 +212,13 @@ impl TransactionComponent {
             *locked(&self.resume_at) = point.positions;
             Ok(truncated)
         };
+        let (began, taken) = (Instant::now(), take());
+        if let Ok(truncated) = &taken {
+            let (seconds, truncated_bytes) = (began.elapsed().as_secs_f64(), *truncated);
+            event!(INFO, "checkpoint taken", seconds = seconds, truncated_bytes = truncated_bytes);
+        }
         // A failed checkpoint is not tried again.
-        take().inspect_err(|error: &Error| self.log.stop(&error.to_string()))
+        taken.inspect_err(|error: &Error| self.log.stop(&error.to_string()))
     }
 
     /// Waits while a checkpoint is under way, and the log has grown meanwhile to many times the
@@ -261,5 +267,12 @@ fn truncate(log: &Log, positions: &[Lsn]) -> Result<u64, Error> {
         parts: Vec::new(),
         streams: covered.map(|(dim, &from)| Covered { stream: dim.stream, from }).collect(),
     };
-    Ok(log.adopt(checkpoint)?)
+    match log.adopt(checkpoint) {
+        // The resume point is stable: the log is only longer, up to the next checkpoint.
+        Err(error @ hyades_wal::Error::NotArchived(_)) => {
+            event!(WARN, "log not archived", error = error.to_string());
+            Ok(0)
+        }
+        adopted => Ok(adopted?),
+    }
 }

@@ -9,6 +9,7 @@ use crate::session::Session;
 use crate::threads::ends_until;
 use crate::ticket::CommitQueue;
 use crate::transaction_component::TransactionComponent;
+use hyades_platform::event;
 use hyades_platform::sync::locked;
 use hyades_wal::Log;
 use std::sync::{Arc, Mutex};
@@ -36,7 +37,16 @@ impl Database {
         options.check()?;
         // The versions that are to take up the budget come later.
         let redo_memory = options.memory_bytes / 2;
+        let began = Instant::now();
         let (log, first_ts, recovered) = restart(options.log.clone(), &*data, redo_memory)?;
+        event!(
+            INFO,
+            "database opened",
+            transactions = recovered.transactions,
+            dead = recovered.dead,
+            keys = recovered.keys,
+            seconds = began.elapsed().as_secs_f64(),
+        );
         let component = Arc::new(TransactionComponent::new(log, first_ts, data, options));
         let database = Self { component, threads: Mutex::default(), recovered };
         if !database.component.options.log.stepped {

@@ -2,6 +2,7 @@
 
 use crate::data_component::Operation;
 use crate::error::Error;
+use crate::times::{MarkSearch, TimeMark};
 use crate::transaction_component::record::{self, ReadRecord};
 use hyades_wal::{Chunk, Frame, FrameKind, Lsn, StreamReader, read_anchor};
 use std::collections::{BTreeMap, BTreeSet};
@@ -40,6 +41,8 @@ pub(crate) struct PartsWithoutRecord {
     timestamps: BTreeSet<u64>,
     /// The highest timestamp of any record or part.
     highest_ts: u64,
+    /// The time mark looked for.
+    pub(crate) times: MarkSearch,
 }
 
 impl PartsWithoutRecord {
@@ -53,6 +56,7 @@ impl PartsWithoutRecord {
                 }
             }
             FrameKind::Record => {
+                self.times.note(frame.payload);
                 if let Some((ts, has_parts)) = record::read_ts(frame.payload) {
                     self.highest_ts = self.highest_ts.max(ts);
                     if has_parts {
@@ -144,6 +148,7 @@ impl RecordReader {
                 Ok(None)
             }
             FrameKind::Part => self.read_part(frame).map(|()| None),
+            FrameKind::Record if TimeMark::read(frame.payload).is_some() => Ok(None),
             FrameKind::Record => {
                 let read = record::read(frame.payload, &self.anchor, &mut self.vector);
                 let ReadRecord { ts, parts, operations } =
@@ -168,6 +173,12 @@ impl RecordReader {
             }
             _ => Ok(None),
         }
+    }
+
+    /// Reads a frame that states a time; None if the frame states none.
+    pub fn read_time(frame: &Frame<'_>) -> Option<TimeMark> {
+        let is_record = frame.kind == FrameKind::Record;
+        is_record.then(|| TimeMark::read(frame.payload)).flatten()
     }
 
     /// The highest timestamp of a record or a part read so far; 0 if none.

@@ -56,8 +56,9 @@
 //!
 //! [`Database::long_snapshot`] reads all data as of a moment, from a snapshot of the data
 //! component: the read may take any time, and takes no memory of versions. [`Database::backup`]
-//! copies a running database on a long snapshot, and [`restore`] makes a database as of an earlier
-//! timestamp.
+//! copies a running database on a long snapshot, and [`Restore`] makes a database as of an earlier
+//! timestamp or time. With an archive of the log ([`LogOptions::archive`]) each moment since a
+//! backup can be restored.
 //!
 //! # Memory
 //!
@@ -112,6 +113,7 @@
 mod backup;
 mod binding;
 mod checkpoint;
+mod closed;
 mod config;
 mod copying;
 mod data;
@@ -132,12 +134,14 @@ mod snapshot;
 mod stats;
 mod threads;
 mod ticket;
+mod times;
 #[cfg(feature = "torture")]
 pub mod torture;
 mod transaction;
 mod transaction_component;
 
 pub use backup::Backup;
+pub use closed::{Verified, backup, verify};
 pub use config::{Options, ReaderRecords, UpdateLogging};
 #[cfg(feature = "fjall")]
 pub use data::FjallData;
@@ -151,16 +155,17 @@ pub use data_component::{
 };
 pub use database::Database;
 pub use error::{Abort, Error};
-pub use hyades_wal::LogOptions;
+pub use hyades_wal::{Continuation, LogOptions};
 pub use inspect::{LoggedTransaction, PROTOCOL, RecordReader};
 pub use long_snapshot::LongSnapshot;
 pub use proxy::lag::Lag;
 pub use recovery::Recovered;
-pub use restore::{Restored, restore};
+pub use restore::{Restore, Restored, Until};
 pub use session::Session;
 pub use snapshot::Snapshot;
 pub use stats::{Aborts, Stats};
 pub use ticket::{CommitQueue, Ticket};
+pub use times::TimeMark;
 pub use transaction::Transaction;
 pub use transaction_component::scan::Row;
 pub use transaction_component::version::Value;

@@ -5,9 +5,11 @@ use crate::database::Database;
 use crate::error::{Abort, Error};
 use crate::proxy::cut::{CutAttempt, Cutting};
 use crate::transaction_component::TransactionComponent;
+use hyades_platform::event;
 use std::fmt;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// The pause between two attempts.
@@ -23,7 +25,10 @@ const PAUSE: Duration = Duration::from_micros(200);
 ///
 /// While a snapshot is open the data component keeps what is overwritten meanwhile: `RedbData` in
 /// its file, which grows, `FjallData` and `RocksDbData` in their tables, and `MemoryData` in
-/// memory. Only the end of the snapshot bounds the growth.
+/// memory. Only the end of the snapshot bounds the growth; [`Stats::long_snapshots`] counts the
+/// open snapshots.
+///
+/// [`Stats::long_snapshots`]: crate::Stats::long_snapshots
 ///
 /// ```
 /// # use hyades_deuteronomy::{Database, Error, LogOptions, MemoryData, Options, ScanOrder};
@@ -51,6 +56,34 @@ pub struct LongSnapshot {
     cut: u64,
     /// The length of the longest key.
     key_bytes: usize,
+    _open: SnapshotCount,
+}
+
+/// Counts an open snapshot and its clones, each.
+struct SnapshotCount(Arc<AtomicUsize>);
+
+impl SnapshotCount {
+    fn begin(count: &Arc<AtomicUsize>) -> Self {
+        // Relaxed: the count orders nothing.
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(count))
+    }
+
+    fn count(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Clone for SnapshotCount {
+    fn clone(&self) -> Self {
+        Self::begin(&self.0)
+    }
+}
+
+impl Drop for SnapshotCount {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl fmt::Debug for LongSnapshot {
@@ -82,8 +115,10 @@ impl TransactionComponent {
         loop {
             match cutting.attempt(&self.log, &self.timestamps, &self.data, patience)? {
                 CutAttempt::Taken { data, cut, point } => {
+                    let open = SnapshotCount::begin(&self.open_snapshots);
+                    event!(DEBUG, "long snapshot begun", timestamp = cut - 1, open = open.count());
                     let key_bytes = self.limits.key_bytes;
-                    return Ok((LongSnapshot { data, cut, key_bytes }, point));
+                    return Ok((LongSnapshot { data, cut, key_bytes, _open: open }, point));
                 }
                 CutAttempt::Unsupported => return Err(Error::NoSnapshots),
                 CutAttempt::TooEarly if self.may_wait(&mut until) => {}

@@ -27,10 +27,11 @@ mod scans;
 mod waiting;
 
 use crate::config::Options;
-use crate::data_component::{DataComponent, ResumePoint};
+use crate::data_component::{DataComponent, MOST_SESSIONS, ResumePoint};
 use crate::error::Error;
 use crate::held_bytes::HeldBytes;
 use crate::key::Key;
+use crate::times::{DueMark, TimeMarks};
 use crate::transaction_component::timestamp::Timestamps;
 use crate::transaction_component::version::Version;
 use applied::AppliedBehind;
@@ -116,6 +117,7 @@ pub(crate) struct Proxy {
     most_uncounted: usize,
     /// The applying threads.
     pool: Arc<ProxyPool>,
+    times: TimeMarks,
 }
 
 /// Stops the log at a panic of the thread: the work left undone by the panic is unknown.
@@ -130,7 +132,7 @@ impl Drop for StopOnPanic<'_> {
 }
 
 impl Proxy {
-    pub fn new(log: &Log, options: &Options, held_bytes: HeldBytes) -> Self {
+    pub fn new(log: &Log, options: &Options, held_bytes: HeldBytes, first_ts: u64) -> Self {
         let mut starts = vec![0; log.streams()];
         log.frontier().load_into(&mut starts);
         let waiting = starts.iter().map(|_| Waiting::default()).collect();
@@ -147,6 +149,7 @@ impl Proxy {
             parted,
             bytes,
             highest_applied,
+            due_mark: DueMark::new(first_ts),
             failed,
         };
         let pool = Arc::new(ProxyPool::new(options, held_bytes.clone()));
@@ -161,6 +164,7 @@ impl Proxy {
             held: held_bytes,
             most_uncounted: (options.memory_bytes / 64).min(16 << 10),
             pool,
+            times: TimeMarks::new(log, options.log.stepped, options.sessions < MOST_SESSIONS),
         }
     }
 
@@ -274,6 +278,9 @@ impl Proxy {
         self.with_scans(log, patience, |scans| {
             let horizon = timestamps.oldest_active();
             self.receive(scans, log, timestamps);
+            if let Some(mark) = scans.due_mark.take() {
+                self.times.write(mark);
+            }
             self.pool.look(scans.bytes, lag_limit);
             let mut ran = false;
             loop {
@@ -329,6 +336,9 @@ impl Proxy {
             self.held.add(std::mem::take(&mut inbox.uncounted));
             inbox.since_ns
         };
+        if let Some(highest) = received.iter().map(|record| record.ts).max() {
+            scans.due_mark.note(since_ns, highest);
+        }
         for mut record in received.drain(..) {
             record.handed_ns = since_ns;
             scans.bytes += record.bytes;

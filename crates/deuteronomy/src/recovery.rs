@@ -18,9 +18,12 @@
 //! a log never made.
 
 use crate::binding::{check, check_is_named, check_is_not_ahead};
-use crate::data_component::{DataComponent, LAST_TS, Limits, Operation, ResumePoint};
+use crate::data_component::{
+    DataComponent, LAST_TS, Limits, MOST_SESSIONS, Operation, ResumePoint,
+};
 use crate::error::Error;
 use crate::inspect::{LoggedTransaction, PROTOCOL, PartsWithoutRecord, RecordReader};
+use crate::times::MarkSearch;
 use hyades_platform::broken;
 use hyades_wal::{
     BY_TIMESTAMP, FrameKind, IncarnationSettings, Lane, Log, LogOptions, Recovering, VERSIONS,
@@ -95,8 +98,11 @@ pub(crate) fn restart(
     memory_bytes: usize,
 ) -> Result<(Log, u64, Recovered), Error> {
     let point = data.resume_point()?;
+    let mut options = options;
+    // One more, for time marks.
+    options.max_writers = (options.max_writers + 1).min(MOST_SESSIONS);
     let recovering = hyades_wal::open(options)?;
-    let (verdict, without_record) = read_to_the_ends(&recovering)?;
+    let (verdict, without_record) = read_to_the_ends(&recovering, None)?;
     check(recovering.manifest(), recovering.is_fresh(), &verdict, point.as_ref())?;
     check_is_named(&recovering, data, point.as_ref())?;
     // Before the first operation is applied.
@@ -153,11 +159,13 @@ pub(crate) fn first_point(log: &Log, highest_ts: u64) -> ResumePoint {
 }
 
 /// Q2: reads each stream to the end of its valid prefix. Returns also the transactions with parts
-/// and without a record.
+/// and without a record, and the first time mark from `asked_us` on.
 pub(crate) fn read_to_the_ends(
     recovering: &Recovering,
+    asked_us: Option<u64>,
 ) -> Result<(Verdict, PartsWithoutRecord), Error> {
     let (mut ends, mut without_record) = (Vec::new(), PartsWithoutRecord::default());
+    without_record.times = MarkSearch::new(asked_us);
     for mut reader in recovering.readers() {
         while let Some(chunk) = reader.next_chunk()? {
             chunk.frames().for_each(|frame| without_record.note(&frame));
@@ -330,7 +338,7 @@ mod tests {
         database.log().flush().unwrap();
         drop((session, database));
         let recovering = hyades_wal::open(log).unwrap();
-        let (_, without_record) = read_to_the_ends(&recovering).unwrap();
+        let (_, without_record) = read_to_the_ends(&recovering, None).unwrap();
         let without_record = Arc::new(without_record);
         for leaves_out in [true, false] {
             let (mut unfinished, mut transactions, mut highest_ts) = (0, 0, 0);

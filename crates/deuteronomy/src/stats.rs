@@ -52,6 +52,9 @@ pub struct Stats {
     pub proxy_threads: usize,
     /// The bytes of the log that redo would read.
     pub redo_bytes: u64,
+    /// The open long snapshots and their clones: the data component keeps what is overwritten
+    /// meanwhile.
+    pub long_snapshots: usize,
 }
 
 impl Stats {
@@ -103,6 +106,7 @@ impl Database {
             lag: component.proxy.lag(),
             proxy_threads: component.proxy.pool().running(),
             redo_bytes: component.redo_bytes(),
+            long_snapshots: component.open_snapshots.load(Ordering::Relaxed),
         }
     }
 }

@@ -1,42 +1,17 @@
 //! Backups of a running database, and restores to an earlier moment.
 #![allow(missing_docs)]
 
+#[path = "common/restoring.rs"]
+mod restoring;
+
 use hyades_deuteronomy::{
-    DataComponent, Database, Error, FjallData, LogOptions, MemoryData, Operation, Options,
-    RedbData, Restored, restore,
+    DataComponent, Database, FjallData, MemoryData, Operation, Restored, Until,
 };
-use std::collections::BTreeMap;
-use std::ops::Bound::Unbounded;
-use std::path::{Path, PathBuf};
+use restoring::{Rows, history, is_refused, options, redb, restore, rows};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-
-type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
-
-fn options(dir: &Path, streams: usize) -> Options {
-    let mut log = LogOptions::new(vec![dir.to_owned()], streams);
-    log.buffer_bytes = 1 << 16;
-    log.segment_bytes = 1 << 18;
-    let mut options = Options::new(log);
-    options.redo_bytes = 1 << 18;
-    options
-}
-
-fn redb(path: &Path) -> Arc<RedbData> {
-    Arc::new(RedbData::open(path, 1 << 20).unwrap())
-}
-
-fn rows(database: &Database) -> Rows {
-    let mut session = database.session().unwrap();
-    let rows = session.execute(|tx| tx.scan(Unbounded, Unbounded, usize::MAX)).unwrap();
-    rows.into_iter().map(|(key, value)| (key.to_vec(), value.to_vec())).collect()
-}
-
-fn is_refused(result: Result<impl Sized, Error>, why: &str) {
-    let error = result.err().expect("it is refused").to_string();
-    assert!(error.contains(why), "{error}");
-}
 
 /// Two accounts, money is moved between these, and a count goes up; some keys come and go.
 fn work(database: &Database, is_over: &AtomicBool) {
@@ -107,29 +82,6 @@ fn a_backup_beside_writers_opens_with_all_acknowledged_before() {
     }
 }
 
-/// Runs transactions on a few keys; returns the state behind each timestamp.
-fn history(database: &Database, from: Rows, transactions: usize) -> Vec<(u64, Rows)> {
-    let mut rng = fastrand::Rng::with_seed(transactions as u64);
-    let (mut session, mut now) = (database.session().unwrap(), from);
-    let run = |_| {
-        let key = vec![rng.u8(..20)];
-        let value = (rng.u8(..3) > 0).then(|| vec![rng.u8(..); rng.usize(..200)]);
-        let ts = session.execute(|tx| {
-            match &value {
-                Some(value) => tx.put(&key, value)?,
-                None => tx.delete(&key)?,
-            }
-            Ok::<_, Error>(tx.timestamp())
-        });
-        match value {
-            Some(value) => now.insert(key, value),
-            None => now.remove(&key),
-        };
-        (ts.unwrap(), now.clone())
-    };
-    (0..transactions).map(run).collect()
-}
-
 #[test]
 fn each_moment_since_a_backup_is_restored() {
     let dir = tempfile::tempdir().unwrap();
@@ -151,7 +103,7 @@ fn each_moment_since_a_backup_is_restored() {
     let log = vec![at("log")];
     for (nth, (ts, expected)) in states.iter().enumerate().step_by(23) {
         let (new, into) = (at(&format!("new{nth}")), at(&format!("into{nth}")));
-        let restored = restore(&log, &*copy, Some(*ts), &new, &*redb(&into)).unwrap();
+        let restored = restore(&log, &*copy, Until::Timestamp(*ts), &new, &*redb(&into)).unwrap();
         println!("{restored:?}");
         assert_eq!(restored.later + restored.transactions, 200);
         let database = Database::open(self::options(&new, 1), redb(&into)).unwrap();
@@ -160,10 +112,12 @@ fn each_moment_since_a_backup_is_restored() {
         let mut session = database.session().unwrap();
         assert!(session.begin().unwrap().timestamp() > *ts);
     }
-    let to = |name: &str| restore(&log, &*copy, None, at(name), &*redb(&at(&format!("{name}i"))));
+    let to = |name: &str| {
+        restore(&log, &*copy, Until::Newest, at(name), &*redb(&at(&format!("{name}i"))))
+    };
     let Restored { transactions, later, .. } = to("whole").unwrap();
     assert_eq!((transactions, later), (200, 0));
-    let until = Some(last - 1);
+    let until = Until::Timestamp(last - 1);
     is_refused(restore(&log, &*copy, until, at("x"), &*redb(&at("xi"))), "an older backup");
 }
 
@@ -193,9 +147,9 @@ fn what_is_not_whole_or_does_not_belong_together_is_refused() {
     is_refused(Database::open(options(&at("to"), 2), part), "does not say of which log");
     // A restore that is not finished.
     let log: Vec<PathBuf> = vec![at("to")];
-    is_refused(restore(&log, &*copy, None, at("to"), &*redb(&at("n1"))), "not empty");
-    is_refused(restore(&[at("none")], &*copy, None, at("n2"), &*redb(&at("n3"))), "none");
+    is_refused(restore(&log, &*copy, Until::Newest, at("to"), &*redb(&at("n1"))), "not empty");
+    is_refused(restore(&[at("none")], &*copy, Until::Newest, at("n2"), &*redb(&at("n3"))), "none");
     let other = redb(&at("other"));
     Database::open(options(&at("other-log"), 1), other.clone()).unwrap().close().unwrap();
-    is_refused(restore(&log, &*other, None, at("n4"), &*redb(&at("n5"))), "another log");
+    is_refused(restore(&log, &*other, Until::Newest, at("n4"), &*redb(&at("n5"))), "another log");
 }

@@ -60,3 +60,17 @@ fn counts_outlive_sessions() {
         assert_eq!(database.stats().committed, turn);
     }
 }
+
+#[test]
+fn open_long_snapshots_are_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = LogOptions::new(vec![dir.path().to_owned()], 1);
+    let database = Database::open(Options::new(log), Arc::new(MemoryData::new())).unwrap();
+    let one = database.long_snapshot().unwrap();
+    let (two, clone) = (database.long_snapshot().unwrap(), one.clone());
+    assert_eq!(database.stats().long_snapshots, 3);
+    drop((one, two));
+    assert_eq!(database.stats().long_snapshots, 1);
+    drop(clone);
+    assert_eq!(database.stats().long_snapshots, 0);
+}

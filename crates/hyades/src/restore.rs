@@ -6,6 +6,10 @@
 //! its needs are below the ends of the streams. The state is written as a checkpoint into the new
 //! directory; the directory cannot be opened before the checkpoint is complete.
 
+mod report;
+
+pub use report::RestoreReport;
+
 use crate::calendar::{parse_time, time};
 use crate::config::{Builder, Protocol};
 use crate::error::Error;
@@ -15,12 +19,14 @@ use crate::opening::{self, RestoreSource};
 use crate::origin;
 use crate::recovery::catalogue::Catalogue;
 use crate::recovery::decode::RecordShape;
-use crate::recovery::report::{Loss, StreamRead};
+use crate::recovery::report::StreamRead;
 use crate::transaction_id::TransactionId;
 use hyades_platform::device::{Device, FileDevice};
 use hyades_platform::epoch::EpochNumber;
 use hyades_platform::event;
-use hyades_wal::{FrameKind, LogOptions, ReaderEnd, Recovering, StreamReader, Unfinished};
+use hyades_wal::{
+    Continuation, FrameKind, LogOptions, ReaderEnd, Recovering, StreamReader, Unfinished,
+};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -72,6 +78,7 @@ impl FromStr for Until {
 pub struct Restore {
     from: Vec<PathBuf>,
     to: PathBuf,
+    later: Continuation,
     until: Until,
     salvage: bool,
 }
@@ -80,7 +87,42 @@ impl Restore {
     /// Restores from `from`, all directories of the database or of a backup, to the directory `to`;
     /// `to` must be empty or absent.
     pub fn new(from: Vec<PathBuf>, to: impl AsRef<Path>) -> Restore {
-        Restore { from, to: to.as_ref().to_owned(), until: Until::Newest, salvage: false }
+        let (later, until) = (Continuation::default(), Until::Newest);
+        Restore { from, to: to.as_ref().to_owned(), later, until, salvage: false }
+    }
+
+    /// Sets where the log goes on behind the backup in `from`: its archive
+    /// ([`LogSettings::archive`](crate::LogSettings::archive)), and the directories of the database
+    /// itself, or of a later backup. Then any moment since the backup can be restored. An archive
+    /// alone does not do: its streams end at no common moment.
+    ///
+    /// ```
+    /// use hyades::wal::Continuation;
+    /// use hyades::{Database, Restore, Schema, Type};
+    /// # let temporary = tempfile::tempdir()?;
+    /// # let [dir, archive, copy, new] = ["a", "b", "c", "d"].map(|n| temporary.path().join(n));
+    /// let describe = || {
+    ///     let builder = Database::builder();
+    ///     let mut builder = builder.log_settings(|log| log.archive = Some(archive.clone()));
+    ///     let schema = Schema::new("words").column("w", Type::Text).primary_key(&["w"]);
+    ///     let words = builder.table(schema);
+    ///     (builder, words)
+    /// };
+    /// let (builder, words) = describe();
+    /// let db = builder.open(&dir)?;
+    /// db.backup(&copy)?;
+    /// db.transact(|tx| Ok(tx.insert(words, &["later".into()])?))?;
+    /// db.checkpoint()?;
+    /// db.close()?;
+    ///
+    /// let later = Continuation { archive: Some(archive.clone()), log: vec![dir] };
+    /// let report = describe().0.restore(&Restore::new(vec![copy], &new).continued(later))?;
+    /// assert_eq!(report.rows, 1);
+    /// # Ok::<_, Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn continued(mut self, later: Continuation) -> Restore {
+        self.later = later;
+        self
     }
 
     /// Sets the moment to restore to. Default: [`Until::Newest`].
@@ -97,33 +139,6 @@ impl Restore {
         self.salvage = salvage;
         self
     }
-}
-
-/// Result of [`Builder::restore`].
-#[derive(Clone, Debug, Default, PartialEq)]
-#[non_exhaustive]
-pub struct RestoreReport {
-    /// The last restored epoch; `None` if the whole log was restored.
-    pub cut_epoch: Option<u64>,
-    /// The start time of the last restored epoch with a known time, in microseconds since 1970.
-    pub last_epoch_us: Option<u64>,
-    /// The start time of the first left-out epoch with a known time, in microseconds since 1970.
-    pub next_epoch_us: Option<u64>,
-    /// Rows in the restored database.
-    pub rows: u64,
-    /// Transactions replayed, on top of a checkpoint if there was one.
-    pub transactions: u64,
-    /// Seconds spent on replaying the log.
-    pub replay_seconds: f64,
-    /// The replayed streams, with the times of reading.
-    pub reads: Vec<StreamRead>,
-    /// Records skipped because of a lost dependency.
-    pub dead: u64,
-    /// The unreadable parts, and the losses caused by them.
-    pub losses: Vec<Loss>,
-    /// The changes of the schema, see
-    /// [`RecoveryReport::schema_changes`](crate::RecoveryReport::schema_changes).
-    pub schema_changes: Vec<String>,
 }
 
 impl Builder {
@@ -190,6 +205,8 @@ fn restore(mut builder: Builder, how: &Restore) -> Result<RestoreReport, Error> 
     let (cut, mut report) = cut(how.until, &from, known)?;
     let to = Unfinished::begin(device, &how.to)?;
     builder.log.dirs = vec![how.to.clone()];
+    // The archive is the original's.
+    builder.log.archive = None;
     builder.checkpoints.interval = None;
     builder.checkpoints.max_recovery = None;
     // No transaction runs, so the checkpoint may use all processors.
@@ -230,8 +247,35 @@ fn open(how: &Restore, device: &Arc<dyn Device>) -> Result<Recovering, Error> {
     }
     let mut options = LogOptions::new(how.from.clone(), 1);
     options.device = Arc::clone(device);
-    let open = if how.salvage { hyades_wal::open_damaged } else { hyades_wal::open_read };
-    let from = open(options)?;
+    let is_continued = how.later != Continuation::default();
+    if is_continued && how.salvage {
+        return Err(Error::Misuse(
+            "a salvage is of one log: salvage the log alone, or recover from the backup with its \
+             archive"
+                .into(),
+        ));
+    }
+    if how.later.archive.is_some() && how.later.log.is_empty() {
+        return Err(Error::Misuse(
+            "the streams of an archive end at no common moment: give the directories of the \
+             database itself, or of a later backup, beside the archive"
+                .into(),
+        ));
+    }
+    let from = match how.salvage {
+        true => hyades_wal::open_damaged(options.clone())?,
+        false => hyades_wal::open_continued(options.clone(), &how.later)?,
+    };
+    if is_continued {
+        let copied = hyades_wal::open_read(options)?;
+        if copied.manifest().catalogue != from.manifest().catalogue {
+            return Err(Error::Misuse(
+                "the tables or procedures of the database have changed since the backup: its log \
+                 can be restored from a backup made after the change"
+                    .into(),
+            ));
+        }
+    }
     if from.is_fresh() {
         return Err(Error::Misuse(
             "the directories hold no database: give those that it has".into(),
@@ -389,58 +433,6 @@ fn place(id: TransactionId, known: &LogSurvey, from: &Recovering) -> Result<Epoc
                  acknowledged and lost in a crash"
             )))
         }
-    }
-}
-
-impl std::fmt::Display for RestoreReport {
-    /// Writes the restored parts and the losses, in sentences.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.cut_epoch {
-            None => write!(f, "the newest state: all that the log holds")?,
-            Some(epoch) => write!(f, "everything up to epoch {epoch}")?,
-        }
-        if let Some(began) = self.last_epoch_us {
-            write!(f, "; its last epoch with a known time began at {}", time(began))?;
-        }
-        if let Some(began) = self.next_epoch_us {
-            write!(f, "; the first one left out began at {}", time(began))?;
-        }
-        writeln!(f)?;
-        writeln!(f, "{} rows; {} transactions replayed", self.rows, self.transactions)?;
-        writeln!(f, "{:.3} s of replay", self.replay_seconds)?;
-        for StreamRead { stream, bytes, read_seconds, wait_seconds } in &self.reads {
-            writeln!(
-                f,
-                "log stream {stream}: {bytes} bytes read in {read_seconds:.3} s, of which replay \
-                 waited for {wait_seconds:.3} s"
-            )?;
-        }
-        self.schema_changes.iter().try_for_each(|change| writeln!(f, "{change}"))?;
-        if !self.losses.is_empty() {
-            writeln!(f, "SALVAGED: this is not all that the database held.")?;
-            writeln!(
-                f,
-                "{} records were whole but depend on what was lost, or never were acknowledged; \
-                 they are left out",
-                self.dead
-            )?;
-        }
-        for loss in &self.losses {
-            match loss {
-                Loss::File(message) => writeln!(f, "lost: {message}")?,
-                Loss::Stream { incarnation, stream, valid_to, durable_to, message } => writeln!(
-                    f,
-                    "lost: incarnation {incarnation}, log stream {stream}, from Lsn {valid_to} to \
-                     at least Lsn {}: {message}",
-                    durable_to.max(valid_to)
-                )?,
-                Loss::Incarnation(number) => writeln!(
-                    f,
-                    "lost: all of incarnation {number}, which built on what is lost before it"
-                )?,
-            }
-        }
-        Ok(())
     }
 }
 

@@ -5,6 +5,7 @@ use crate::Lsn;
 use crate::base_files::{BaseFiles, Pins};
 use crate::copy_plan::{CopiedFrom, CopyKind, CopySource, PlannedCopy};
 use crate::error::Error;
+use crate::file_copy::copy_bytes;
 use crate::log::{Log, Shared};
 use crate::manifest::{Incarnation, Manifest, Seen};
 use crate::open::Recovering;
@@ -13,15 +14,10 @@ use crate::segment::{Chain, Segment};
 use crate::stream_id::StreamId;
 use crate::unfinished::Unfinished;
 use crate::verdict::Verdict;
-use hyades_platform::device::{Device, DeviceFile};
+use hyades_platform::device::Device;
 use hyades_platform::sync::locked;
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::IoSlice;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-
-/// The number of bytes copied at once.
-const PIECE: usize = 1 << 20;
 
 /// The counts of a copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -214,26 +210,6 @@ fn write(device: &dyn Device, planned: &PlannedCopy, to: &Unfinished) -> Result<
     }
     to.device.sync_dir(&to.dir).map_err(Error::io(&to.dir, "sync the directory"))?;
     Ok(copied)
-}
-
-fn copy_bytes(
-    (source, from): (&Arc<dyn DeviceFile>, &Path),
-    (target, to): (&Arc<dyn DeviceFile>, &Path),
-    length: u64,
-) -> Result<(), Error> {
-    let mut piece = vec![0; PIECE.min(length as usize)];
-    let mut at = 0;
-    while at < length {
-        let n = piece.len().min((length - at) as usize);
-        let read = source.read_at(&mut piece[..n], at).map_err(Error::io(from, "read"))?;
-        if read < n {
-            let what = format!("it ends here, and should have {length} bytes");
-            return Err(Error::corrupt(from, at + read as u64, what));
-        }
-        target.write_at(&[IoSlice::new(&piece[..n])], at).map_err(Error::io(to, "write to"))?;
-        at += n as u64;
-    }
-    Ok(())
 }
 
 /// Checks a backup by reading the whole copy.

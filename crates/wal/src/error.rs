@@ -26,6 +26,9 @@ pub enum Error {
         /// The operating system's error.
         source: io::Error,
     },
+    /// The segments that a truncation removes could not be copied to the archive: nothing was
+    /// removed, and the next truncation tries again.
+    NotArchived(Box<Error>),
     /// A log directory is locked by another opening of the log.
     InUse {
         /// The directory.
@@ -94,6 +97,10 @@ impl fmt::Display for Error {
             Self::NotReplaced { path, source } => {
                 write!(f, "could not write a new {}, which is as it was: {source}", path.display())
             }
+            Self::NotArchived(cause) => write!(
+                f,
+                "the log was not truncated, because its archive could not be written: {cause}"
+            ),
             Self::InUse { path } => write!(
                 f,
                 "the log directory {} is in use by another process, or is opened twice in this one",
@@ -132,6 +139,7 @@ impl std::error::Error for Error {
             Self::Io { source, .. }
             | Self::ReadOnly { source, .. }
             | Self::NotReplaced { source, .. } => Some(source),
+            Self::NotArchived(cause) => Some(cause),
             Self::Poisoned(poisoned) => Some(poisoned),
             Self::Remote(ended) => Some(ended),
             _ => None,

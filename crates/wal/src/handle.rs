@@ -1,5 +1,6 @@
 //! The resources bound to the last handle of a log: threads, directory locks, the manifest.
 
+use crate::archive::Archive;
 use crate::base_files::Pins;
 use crate::error::Error;
 use crate::flusher::Flusher;
@@ -130,8 +131,9 @@ impl Handle {
         checkpoint: Checkpoint,
         catalogue: Option<Vec<u8>>,
     ) -> Result<u64, Error> {
+        // No other truncation changes the manifest meanwhile.
         let _files = locked(&self.files);
-        let mut manifest = locked(&self.manifest);
+        let manifest = locked(&self.manifest).clone();
         let dims = manifest.newest().map_or(&[][..], |newest| &newest.dims);
         let lane = |(lane, stream): (usize, &Stream)| {
             let (start, durable) = (dims[lane].start, self.shared.frontier.durable(lane));
@@ -146,8 +148,12 @@ impl Handle {
         let lanes: Vec<_> = self.shared.streams.iter().enumerate().map(lane).collect();
         let truncation = Truncation::plan(&manifest, checkpoint, catalogue, &lanes);
         let device = &*self.shared.options.device;
+        if let Some(archive) = &self.shared.options.archive {
+            Archive::new(device, archive).keep(&manifest, &truncation.next)?;
+        }
         let (next, bytes) = (truncation.next.clone(), truncation.bytes());
         let files = (device, &self.pins);
+        let mut manifest = locked(&self.manifest);
         truncation.carry_out(files, &self.manifest_dir, |gone| self.retire(gone))?;
         *manifest = next;
         Ok(bytes)

@@ -41,6 +41,7 @@
 //! # Ok(()) }
 //! ```
 
+mod archive;
 mod awaited;
 mod backup;
 mod base_files;
@@ -49,9 +50,11 @@ mod checksum;
 mod chunk;
 mod commit_queue;
 pub mod compress;
+mod continuation;
 mod copy_plan;
 mod ending;
 mod error;
+mod file_copy;
 mod flusher;
 mod flushing;
 mod format;
@@ -96,12 +99,14 @@ mod wait_any;
 mod wakers;
 mod writer;
 
+pub use archive::{Pruned, prune_archive};
 pub use awaited::Awaited;
 pub use backup::Copied;
 pub use base_files::BaseFiles;
 pub use base_writer::BaseWriter;
 pub use chunk::{Chunk, Frames};
 pub use commit_queue::CommitQueue;
+pub use continuation::{Continuation, open_continued};
 pub use error::{Error, Poisoned, StopKind};
 pub use frame::{Frame, FrameKind, MAX_PAYLOAD, Payload, read_anchor, read_heartbeat};
 pub use frontier::Frontier;

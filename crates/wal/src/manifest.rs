@@ -7,9 +7,9 @@ mod sealed;
 pub use self::member::{FROM_LANES, MIRRORED, Member, Seen, WholeTo};
 use self::sealed::{
     WITH_CALLS, WITH_CHECKPOINT, WITH_EDITS, WITH_MARKS, WITH_MEMBER, WITH_NUMBERED_VERSIONS,
-    WITH_ROW_HEADS, WITH_VERSIONS, seal, write_atomically,
+    WITH_ROW_HEADS, WITH_VERSIONS, seal,
 };
-pub(crate) use self::sealed::{seal_body, unseal};
+pub(crate) use self::sealed::{seal_archive, seal_body, unseal, write_atomically};
 use crate::Lsn;
 use crate::error::Error;
 use crate::format::VERSION;

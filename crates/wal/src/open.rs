@@ -5,6 +5,7 @@
 //! a [`Log`](crate::Log).
 
 use crate::Lsn;
+use crate::archive::{self, Archive};
 use crate::base_writer;
 use crate::error::Error;
 use crate::manifest::{MANIFEST, MARKER, Manifest, Marker, StreamEntry, part_name};
@@ -64,6 +65,9 @@ pub(crate) struct Leniency {
 pub fn open(options: LogOptions) -> Result<Recovering, Error> {
     let recovering = open_as(options, Leniency::default())?;
     recovering.manifest.refuse_member(&recovering.manifest_dir)?;
+    if let Some(archive) = &recovering.options.archive {
+        Archive::new(&*recovering.options.device, archive).check(&recovering.manifest)?;
+    }
     Ok(recovering)
 }
 
@@ -166,6 +170,7 @@ fn read_identity(
     for dir in &options.dirs {
         if !lenient.unfinished {
             unfinished::refuse(device, dir)?;
+            archive::refuse(device, dir)?;
             base_writer::refuse(device, dir)?;
         }
         markers.push(match Marker::read(device, dir) {

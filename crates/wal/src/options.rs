@@ -65,6 +65,12 @@ pub struct LogOptions {
     /// A replicated log, which stores every batch beside the files: a position counts as durable
     /// once both have it.
     pub remote: Option<Arc<dyn Remote>>,
+    /// A directory outside of the log directories, best on another device: truncations copy the
+    /// segments that go to it first, so that a backup can be recovered to any later moment
+    /// ([`open_continued`](crate::open_continued)). The archive grows until
+    /// [`prune_archive`](crate::prune_archive); while it cannot be written, the log is not
+    /// truncated.
+    pub archive: Option<PathBuf>,
     /// Starts no threads: [`Log::step`](crate::Log::step) flushes a stream. For simulation: a
     /// single thread does all work in a reproducible order.
     pub stepped: bool,
@@ -88,6 +94,7 @@ impl LogOptions {
             max_writers: 256,
             reserve_by_exchange: false,
             remote: None,
+            archive: None,
             stepped: false,
         }
     }
@@ -106,6 +113,32 @@ impl LogOptions {
     /// The size of an incarnation's first segments, in bytes.
     pub(crate) fn first_segment_bytes(&self) -> u64 {
         self.segment_bytes.min(4 << 20)
+    }
+
+    /// Checks the places beside the log directories: the archive and the remote.
+    fn check_places(&self) -> Result<(), Error> {
+        let wrong = |what: String| Err(Error::Invalid(what));
+        if let Some(archive) = &self.archive
+            && self.dirs.iter().any(|dir| dir == archive)
+        {
+            return wrong(format!(
+                "{} is a log directory: give the archive a directory of its own",
+                archive.display()
+            ));
+        }
+        if let Some(remote) = &self.remote {
+            if self.archive.is_some() {
+                return wrong("a replicated log has no archive: its log service keeps it".into());
+            }
+            if self.flushed_by_writers {
+                return wrong("writers that flush their records store nothing remotely".into());
+            }
+            let (bytes, least) = (remote.max_batch_bytes(), LEAST_BUFFER);
+            if bytes < least {
+                return wrong(format!("a remote takes {bytes} bytes at once: {least} are needed"));
+            }
+        }
+        Ok(())
     }
 
     pub(crate) fn check(&self) -> Result<(), Error> {
@@ -155,15 +188,7 @@ impl LogOptions {
                 "writers flush each record at once: set no interval between flushes".into(),
             );
         }
-        if let Some(remote) = &self.remote {
-            if self.flushed_by_writers {
-                return wrong("writers that flush their records store nothing remotely".into());
-            }
-            let (bytes, least) = (remote.max_batch_bytes(), LEAST_BUFFER);
-            if bytes < least {
-                return wrong(format!("a remote takes {bytes} bytes at once: {least} are needed"));
-            }
-        }
+        self.check_places()?;
         if self.flush_fill_frames == Some(0) {
             return wrong("0 frames end an interval between flushes: choose 1 or more".into());
         }

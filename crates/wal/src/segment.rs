@@ -22,7 +22,8 @@ pub(crate) fn segment_path(stream_dir: &Path, sequence: u64) -> PathBuf {
     stream_dir.join(format!("{PREFIX}{sequence:020}"))
 }
 
-fn sequence_of(name: &str) -> Option<u64> {
+/// The sequence number of a segment's file name.
+pub(crate) fn sequence_of(name: &str) -> Option<u64> {
     name.strip_prefix(PREFIX)?.parse().ok()
 }
 

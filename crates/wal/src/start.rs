@@ -7,6 +7,7 @@ mod tail;
 pub use self::given::{BeginAt, StreamStart};
 pub(crate) use self::tail::{Tail, write_segment};
 use crate::Lsn;
+use crate::archive::Archive;
 use crate::error::Error;
 use crate::log::{Log, Opened};
 use crate::manifest::{
@@ -102,6 +103,9 @@ impl Recovering {
         let ends = self.stream_ends();
         if let Some(at) = at {
             self.check_begin(at)?;
+        }
+        if let Some(archive) = &self.options.archive {
+            Archive::new(&*self.options.device, archive).note(&self.manifest)?;
         }
         self.forget_empty_incarnations();
         let chosen = match at {

@@ -35,6 +35,13 @@ pub fn get(bytes: &[u8]) -> Option<(u64, usize)> {
     None
 }
 
+/// Takes a number off the front of bytes; None if they begin with none.
+pub fn take(bytes: &mut &[u8]) -> Option<u64> {
+    let (number, used) = get(bytes)?;
+    *bytes = &bytes[used..];
+    Some(number)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

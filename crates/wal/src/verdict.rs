@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::lsn_vector::{LsnVector, covers};
 use crate::manifest::{Incarnation, MANIFEST};
 use crate::open::Recovering;
-use crate::reader::ReaderEnd;
+use crate::reader::{ReaderEnd, StreamReader};
 use crate::statement::Statement;
 use crate::stream_id::StreamId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -145,14 +145,8 @@ impl Recovering {
     pub fn find_damage(&mut self, leaves_out: impl Fn(&Incarnation) -> bool) -> Result<(), Error> {
         let (mut ends, mut anchors) = (Vec::new(), Vec::new());
         for mut reader in self.readers() {
-            let mut stated = Vec::new();
-            while let Some(chunk) = reader.next_chunk()? {
-                if stated.is_empty() {
-                    stated.push((chunk.start(), chunk.anchor().to_vec()));
-                }
-                stated.extend(chunk.anchors(reader.dimensions));
-            }
-            ends.push(reader.end());
+            let (end, stated) = reader.read_anchors()?;
+            ends.push(end);
             anchors.push(stated);
         }
         let (mut broken, mut whole) = (BTreeSet::new(), BTreeMap::new());
@@ -218,9 +212,26 @@ impl Recovering {
     }
 }
 
+/// The position from which each anchor of a stream counts, and the stated vector.
+type StatedAnchors = Vec<(Lsn, Vec<Lsn>)>;
+
+impl StreamReader {
+    /// Reads to the end. Returns also the anchors.
+    pub(crate) fn read_anchors(&mut self) -> Result<(ReaderEnd, StatedAnchors), Error> {
+        let mut stated = Vec::new();
+        while let Some(chunk) = self.next_chunk()? {
+            if stated.is_empty() {
+                stated.push((chunk.start(), chunk.anchor().to_vec()));
+            }
+            stated.extend(chunk.anchors(self.dimensions));
+        }
+        Ok((self.end(), stated))
+    }
+}
+
 /// The usable end of each stream, if no anchor may state more. `anchors`: by stream, the position
 /// from which each anchor counts, and the stated vector.
-fn usable(mut ends: Vec<Lsn>, anchors: &[&[(Lsn, Vec<Lsn>)]]) -> Vec<Lsn> {
+pub(crate) fn usable(mut ends: Vec<Lsn>, anchors: &[&[(Lsn, Vec<Lsn>)]]) -> Vec<Lsn> {
     debug_assert_eq!(ends.len(), anchors.len(), "each stream has anchors");
     loop {
         let states_more = |anchor: &[Lsn]| anchor.iter().zip(&ends).any(|(lsn, end)| lsn > end);

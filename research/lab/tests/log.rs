@@ -263,17 +263,18 @@ fn the_engine_refuses_the_directory_of_a_transaction_component() {
     // As opened by a server, or any program.
     let refused = hyades::Database::builder().open(dir).err().unwrap().to_string();
     assert!(refused.contains("protocol \"deuteronomy\""), "{refused}");
-    for (words, places) in [
-        ("backup", vec![dir, "--out", out]),
-        ("recover", vec![dir, "--out", out]),
-        ("recover --salvage", vec![dir, "--out", out]),
-        ("checkpoint", vec![dir]),
+    let of_engine = ["protocol \"deuteronomy\"", "the crate"];
+    let without_data = ["belongs to a transaction component", "--data KIND:PATH"];
+    for (words, places, why) in [
+        ("backup", vec![dir, "--out", out], without_data),
+        ("recover", vec![dir, "--out", out], without_data),
+        ("recover --salvage", vec![dir, "--out", out], of_engine),
+        ("checkpoint", vec![dir], of_engine),
     ] {
         let output = lab(words, &places);
         assert_ne!(code(&output), 0, "{words}: {}", stdout(&output));
         let text = stderr(&output);
-        assert!(text.contains("protocol \"deuteronomy\""), "{words}: {text}");
-        assert!(text.contains("the crate"), "{words}: {text}");
+        assert!(why.iter().all(|why| text.contains(why)), "{words}: {text}");
         let now = std::fs::read(format!("{dir}/MANIFEST")).unwrap();
         assert_eq!(now, manifest, "{words} has changed something");
     }

@@ -5,7 +5,7 @@ use super::dump::vector;
 use super::records::{CountedRecord, LogRecords, StreamRecords, ends_of};
 use crate::failure::Failure;
 use hyades::inspect::{Share, ShareOf};
-use hyades_deuteronomy::{LoggedTransaction, Operation, PROTOCOL, RecordReader};
+use hyades_deuteronomy::{LoggedTransaction, Operation, PROTOCOL, RecordReader, TimeMark};
 use hyades_wal::{Chunk, Frame, Incarnation, Lane, Manifest, ReaderEnd, StreamReader, admits};
 use std::io::Write;
 
@@ -52,6 +52,11 @@ impl StreamRecords for ComponentStream {
     }
 
     fn print(&mut self, frame: &Frame<'_>, out: &mut dyn Write) -> Result<bool, Trouble> {
+        if let Some(TimeMark { at_us, highest_ts }) = RecordReader::read_time(frame) {
+            let at = hyades::inspect::time(at_us);
+            writeln!(out, "time       timestamps up to {highest_ts} before {at}")?;
+            return Ok(true);
+        }
         let read = self.records.read(frame).map_err(|error| Trouble::Failure(error.into()))?;
         let Some(record) = read else { return Ok(false) };
         let dead = if is_live(self.ends.as_deref(), &record) { "" } else { " DEAD" };

@@ -25,7 +25,7 @@ pub enum Log {
     /// Print every frame and record as text
     Dump(dump::DumpOptions),
     /// The same as hyades verify
-    Verify(Dirs),
+    Verify(verify::DatabaseOptions),
     /// Print sizes by stream, kind of frame, procedure and table, incarnations, what a crash has
     /// lost, and how parallel replay can be
     Stat(stat::StatOptions),
@@ -39,6 +39,13 @@ pub struct Dirs {
     dirs: Vec<PathBuf>,
 }
 
+impl Dirs {
+    /// All directories.
+    pub fn all(&self) -> &[PathBuf] {
+        &self.dirs
+    }
+}
+
 /// Runs `hyades log`. True if all checks hold.
 ///
 /// # Errors
@@ -47,7 +54,7 @@ pub fn log(command: Log) -> Result<bool, Failure> {
     let mut out = io::BufWriter::new(io::stdout().lock());
     let result = match command {
         Log::Dump(options) => dump::dump(&options, &mut out),
-        Log::Verify(dirs) => verify::verify(&dirs, &mut Unread(&mut out)),
+        Log::Verify(options) => verify::verify(&options, &mut Unread(&mut out)),
         Log::Stat(options) => stat::stat(&options, &mut out),
     };
     let flushed = out.flush().map_err(Trouble::from);

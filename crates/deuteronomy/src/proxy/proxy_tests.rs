@@ -20,7 +20,7 @@ fn stepped() -> (tempfile::TempDir, Log, Proxy) {
     options.device = MemoryDevice::shared();
     options.stepped = true;
     let (log, ..) = restart(options.clone(), &MemoryData::new(), 1 << 20).unwrap();
-    let proxy = Proxy::new(&log, &Options::new(options), HeldBytes::default());
+    let proxy = Proxy::new(&log, &Options::new(options), HeldBytes::default(), 1);
     (dir, log, proxy)
 }
 

@@ -5,6 +5,7 @@ use super::Handed;
 use super::applied::AppliedBehind;
 use super::waiting::Waiting;
 use crate::data_component::ResumePoint;
+use crate::times::DueMark;
 use crate::transaction_component::timestamp::Timestamps;
 use hyades_platform::broken;
 use hyades_wal::{Log, Lsn};
@@ -33,6 +34,8 @@ pub(super) struct Scans {
     pub bytes: usize,
     /// The highest timestamp of an applied record.
     pub highest_applied: u64,
+    /// The next time mark.
+    pub due_mark: DueMark,
     /// An act under the lock has failed. Set after the log was stopped.
     pub failed: bool,
 }

@@ -35,7 +35,7 @@ use hyades_platform::sync::Padded;
 use hyades_wal::{Log, Lsn};
 use ranges::Ranges;
 use room::Room;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex};
 use timestamp::Timestamps;
 use transaction_table::TransactionTable;
@@ -56,6 +56,8 @@ pub(crate) struct TransactionComponent {
     pub proxy: Padded<Proxy>,
     pub room: Room,
     pub counts: Counts,
+    /// The number of open long snapshots.
+    pub open_snapshots: Arc<AtomicUsize>,
     /// The bytes waiting for the data component, and no longer in the version table.
     held: HeldBytes,
     pub data: Arc<dyn DataComponent>,
@@ -91,9 +93,10 @@ impl TransactionComponent {
             versions: VersionTable::new(ranges, held.clone(), hasher),
             fetches: Fetches::new(),
             readers: Readers::default(),
-            proxy: Padded(Proxy::new(&log, &options, held.clone())),
+            proxy: Padded(Proxy::new(&log, &options, held.clone(), first_ts)),
             room: Room::new(),
             counts: Counts::new(options.sessions),
+            open_snapshots: Arc::default(),
             log,
             limits: data.limits(),
             data,

@@ -81,16 +81,16 @@ pub(crate) fn read<'r>(
     vector: &mut [u64],
 ) -> Result<ReadRecord<'r>, &'static str> {
     let mut rest = record;
-    let mut ts = number(&mut rest).ok_or("the timestamp is not a number")?;
+    let mut ts = varint::take(&mut rest).ok_or("the timestamp is not a number")?;
     let mut parts = None;
     if ts == PARTED {
-        let first = number(&mut rest).ok_or("the position of its parts is not a number")?;
-        let count = number(&mut rest).ok_or("the number of its parts is not a number")?;
+        let first = varint::take(&mut rest).ok_or("the position of its parts is not a number")?;
+        let count = varint::take(&mut rest).ok_or("the number of its parts is not a number")?;
         if count == 0 {
             return Err("it states that it has parts, and how many: none");
         }
         parts = Some(Parts { first, count });
-        ts = number(&mut rest).ok_or("the timestamp is not a number")?;
+        ts = varint::take(&mut rest).ok_or("the timestamp is not a number")?;
     }
     check_ts(ts)?;
     let used = compress::decode(rest, anchor, vector)?;
@@ -101,15 +101,16 @@ pub(crate) fn read<'r>(
     Ok(ReadRecord { ts, parts, operations })
 }
 
-/// The timestamp of a record, and whether the record has parts; None if unreadable.
+/// The timestamp of a record, and whether the record has parts; None if unreadable, or a time mark.
 pub(crate) fn read_ts(record: &[u8]) -> Option<(u64, bool)> {
     let mut rest = record;
-    let mark = number(&mut rest)?;
+    let mark = varint::take(&mut rest)?;
     if mark != PARTED {
         return Some((mark, false));
     }
-    let [_first, _count, ts] = [(); 3].map(|()| number(&mut rest));
-    Some((ts?, true))
+    let [_first, count, ts] = [(); 3].map(|()| varint::take(&mut rest));
+    // Without parts: a time mark.
+    Some((ts.filter(|_| count > Some(0))?, true))
 }
 
 /// Reads the head of a part: the timestamp of the transaction, and the bytes of the operations.
@@ -118,7 +119,7 @@ pub(crate) fn read_ts(record: &[u8]) -> Option<(u64, bool)> {
 /// The bytes are not a part; the text says why.
 pub(crate) fn read_part(part: &[u8]) -> Result<(u64, &[u8]), &'static str> {
     let mut rest = part;
-    let ts = number(&mut rest).ok_or("the timestamp is not a number")?;
+    let ts = varint::take(&mut rest).ok_or("the timestamp is not a number")?;
     check_ts(ts)?;
     if rest.is_empty() {
         return Err("a part has no operations");
@@ -140,24 +141,18 @@ fn check_ts(ts: u64) -> Result<(), &'static str> {
 pub(crate) fn read_operations(bytes: &[u8], ts: u64) -> Result<Vec<Operation<'_>>, &'static str> {
     let (mut rest, mut operations) = (bytes, Vec::new());
     while !rest.is_empty() {
-        let head = number(&mut rest).ok_or("the length of a key is not a number")?;
+        let head = varint::take(&mut rest).ok_or("the length of a key is not a number")?;
         let key = take(&mut rest, head >> 1).ok_or("a key is cut off")?;
         let value = match head & 1 {
             1 => None,
             _ => {
-                let len = number(&mut rest).ok_or("the length of a value is not a number")?;
+                let len = varint::take(&mut rest).ok_or("the length of a value is not a number")?;
                 Some(take(&mut rest, len).ok_or("a value is cut off")?)
             }
         };
         operations.push(Operation { key, ts, value });
     }
     Ok(operations)
-}
-
-fn number(from: &mut &[u8]) -> Option<u64> {
-    let (number, used) = varint::get(from)?;
-    *from = &from[used..];
-    Some(number)
 }
 
 fn take<'r>(from: &mut &'r [u8], len: u64) -> Option<&'r [u8]> {

@@ -16,6 +16,7 @@ use super::TransactionComponent;
 use super::work::Work;
 use crate::error::{Abort, Error};
 use hyades_platform::clock;
+use hyades_platform::event;
 use hyades_platform::sync::locked;
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -145,6 +146,9 @@ impl TransactionComponent {
             };
             if waits.is_oldest() && !told.is_some_and(is_leaving) {
                 let next = self.timestamps.shed_youngest_above(work.ts);
+                if let Some(timestamp) = next {
+                    event!(WARN, "transaction aborted for room", timestamp = timestamp);
+                }
                 // Without another transaction, the told transactions have not ended yet.
                 told = next.map_or(told, |younger| Some((younger, now)));
             }

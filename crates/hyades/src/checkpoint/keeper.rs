@@ -232,7 +232,9 @@ impl Keeper {
         let result = self.write().and_then(|(checkpoint, mut report)| {
             report.truncated_bytes =
                 self.log.adopt(checkpoint).inspect_err(|error| match error {
-                    hyades_wal::Error::NotReplaced { .. } => self.remove_parts(),
+                    hyades_wal::Error::NotReplaced { .. } | hyades_wal::Error::NotArchived(_) => {
+                        self.remove_parts()
+                    }
                     error => {
                         let why = format!("the last checkpoint may not be valid: {error}");
                         state.broken = Some(why);

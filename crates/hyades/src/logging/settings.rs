@@ -52,6 +52,12 @@ pub struct LogSettings {
     /// default), 10 ms, or 40 ms where the protocol acknowledges by epochs: an acknowledgement then
     /// takes about an epoch. Epochs are cuts for checkpoints.
     pub epoch: Option<Duration>,
+    /// A directory of its own, best on another device, for the parts of the log that checkpoints
+    /// make superfluous: with an archive, a backup can be restored to any later moment
+    /// ([`Restore::continued`](crate::Restore::continued)). The archive grows as the log does until
+    /// [`prune_archive`](crate::wal::prune_archive). While the archive cannot be written,
+    /// checkpoints fail and the log grows. Not for replicated logs. Default: none.
+    pub archive: Option<PathBuf>,
     /// A replicated log, see [`Builder::remote`](crate::Builder::remote).
     #[cfg(feature = "replication")]
     pub(crate) remote: Option<Arc<dyn Remote>>,
@@ -77,6 +83,7 @@ impl Default for LogSettings {
             flush_interval: None,
             hot_rows_bytes: 512 << 20,
             epoch: None,
+            archive: None,
             #[cfg(feature = "replication")]
             remote: None,
             #[cfg(feature = "replication")]

@@ -17,7 +17,7 @@ impl Builder {
         let own =
             options.dirs.iter().filter(|own| !dirs.contains(own)).cloned().collect::<Vec<_>>();
         options.dirs = [dirs, own].concat();
-        (options.streams, options.remote) = (streams, None);
+        (options.streams, options.remote, options.archive) = (streams, None, None);
         options
     }
 }
@@ -37,6 +37,7 @@ pub(super) fn log_options(builder: &Builder) -> LogOptions {
     options.flushed_by_writers = settings.research.flushed_by_sessions;
     options.block_bytes = settings.research.block_bytes;
     options.device = settings.device.clone().unwrap_or_else(FileDevice::shared);
+    options.archive.clone_from(&settings.archive);
     #[cfg(feature = "replication")]
     {
         options.remote.clone_from(&settings.remote);

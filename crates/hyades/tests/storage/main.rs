@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod archives;
 mod checkpoints;
 mod closing;
 mod copies;

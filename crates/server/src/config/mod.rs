@@ -343,6 +343,11 @@ impl Settings {
         Some(PathBuf::from(self.text("backup-dir"))).filter(|dir| !dir.as_os_str().is_empty())
     }
 
+    /// The directory that keeps what checkpoints make superfluous of the log.
+    pub(crate) fn log_archive(&self) -> Option<PathBuf> {
+        Some(PathBuf::from(self.text("log-archive"))).filter(|dir| !dir.as_os_str().is_empty())
+    }
+
     pub(crate) fn databases(&self) -> u32 {
         self.databases.load(Relaxed) as u32
     }

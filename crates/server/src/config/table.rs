@@ -182,6 +182,7 @@ pub const SETTINGS: &[Setting] = &[
     setting("databases", "16", Number(1, MOST_DATABASES as i64), Fixed),
     setting("dir", "hyades-data", Text, Fixed),
     setting("enable-debug-command", "no", OneOf(&["no", "yes", "local"]), Fixed),
+    setting("log-archive", "", Text, Fixed),
     setting("loops", "0", Number(0, 256), Fixed),
     setting("max-recovery", "10", Number(1, 86_400), Fixed),
     setting("maxclients", "10000", Number(1, 1_000_000), Live),

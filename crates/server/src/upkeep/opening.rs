@@ -41,6 +41,7 @@ pub(crate) fn builder(shared: &Arc<Shared>) -> (Builder, Tables) {
     let mut builder = Database::builder()
         .log_settings(|log| {
             log.buffer_bytes = LOG_BUFFER;
+            log.archive = settings.log_archive();
             log.streams = settings.streams().unwrap_or(MOST_PROBED);
             // The loops that log to a stream share the tail of the stream.
             let least = (settings.loops() / 4).clamp(1, MOST_PROBED);

@@ -43,7 +43,9 @@ pub(super) const WITH_ROW_HEADS: u32 = 8;
 /// with a mirrored incarnation ([`super::MIRRORED`]). Older programs would begin an incarnation of
 /// their own, and take what anchors state of the replicated log for statements about the files.
 pub(super) const WITH_MEMBER: u32 = 9;
-pub(super) const FORMATS: [u32; 9] = [
+/// The format of the list of an archive ([`crate::archive`]).
+const WITH_ARCHIVE: u32 = 10;
+pub(super) const FORMATS: [u32; 10] = [
     VERSION,
     WITH_CHECKPOINT,
     WITH_MARKS,
@@ -53,12 +55,18 @@ pub(super) const FORMATS: [u32; 9] = [
     WITH_EDITS,
     WITH_ROW_HEADS,
     WITH_MEMBER,
+    WITH_ARCHIVE,
 ];
 
 /// Encloses a JSON value in a line with the version and a line with the checksum.
 pub(super) fn seal<T: Serialize>(value: &T, version: u32) -> String {
     let body = serde_json::to_string_pretty(value).expect("plain data has a JSON form");
     seal_body(&body, version)
+}
+
+/// Encloses the list of an archive.
+pub(crate) fn seal_archive<T: Serialize>(list: &T) -> String {
+    seal(list, WITH_ARCHIVE)
 }
 
 /// Encloses a JSON body.
@@ -92,7 +100,7 @@ pub(crate) fn unseal<T: DeserializeOwned>(path: &Path, bytes: &[u8]) -> Result<T
         return Err(Error::Version {
             path: path.to_owned(),
             found: first.format,
-            newest: WITH_MEMBER,
+            newest: WITH_ARCHIVE,
         });
     }
     if !sound {
@@ -104,7 +112,7 @@ pub(crate) fn unseal<T: DeserializeOwned>(path: &Path, bytes: &[u8]) -> Result<T
 
 /// Writes a file atomically: afterwards the file has the new or the old content. With
 /// [`Error::NotReplaced`] the old content.
-pub(super) fn write_atomically(device: &dyn Device, path: &Path, text: &str) -> Result<(), Error> {
+pub(crate) fn write_atomically(device: &dyn Device, path: &Path, text: &str) -> Result<(), Error> {
     let temporary = path.with_extension("tmp");
     let dir = path.parent().unwrap_or(Path::new("."));
     device
