@@ -6,6 +6,7 @@
 #![deny(unsafe_code)]
 
 mod bench;
+mod dc;
 mod demo;
 #[cfg(feature = "replication")]
 mod member;
@@ -65,6 +66,11 @@ enum Command {
     /// are transfers acknowledged per second, the latency to the acknowledgement, and bytes of log.
     /// hyades-lab bench measures other workloads, protocols and devices.
     Bench(bench::BenchOptions),
+    /// Serve the data of a database of hyades-deuteronomy, whose log is in another process
+    ///
+    /// The other process connects with RemoteData of the crate hyades-deuteronomy-remote. Prints
+    /// "ready on ADDRESS:PORT". Killed at any time, nothing is lost.
+    Dc(dc::DcOptions),
     /// Look at a replicated log, and measure its service
     #[cfg(feature = "replication")]
     #[command(subcommand)]
@@ -115,6 +121,7 @@ fn main() -> ExitCode {
         Command::Export(options) => moving::export(&options),
         Command::Ping(options) => serve::ping(&options),
         Command::Bench(options) => bench::bench(&options),
+        Command::Dc(options) => dc::dc(&options),
         #[cfg(feature = "replication")]
         Command::Replication(command) => replication::replication(&command),
         Command::Closed(command) => command.run(),

@@ -161,7 +161,7 @@ fn replay(record: RecordKind, transactions: u64, rounds: usize) {
         drop((sender, standby));
         let local = tempfile::tempdir().expect("a directory");
         let copy = local.path().join("copy");
-        hyades::backup(&[dir.path().to_owned()], &copy).expect("it copies");
+        database.backup(&copy).expect("it copies");
         let began = Instant::now();
         let opened = declared(record).0.open(&copy).expect("it recovers");
         openings.push(began.elapsed().as_secs_f64());

@@ -5,13 +5,15 @@
 //! way, in the steps of `crates/deuteronomy`. One promise is checked: a reader that commits has
 //! read the newest committed version below its timestamp. `streams` is about durability, `leaving`
 //! about keys and versions that leave memory, `parts` about transactions that log their writes in
-//! parts, `cuts` about snapshots of the data component; `whole` has all rules at once, at random.
+//! parts, `cuts` about snapshots of the data component, `far` about one
+//! in another process; `whole` has all rules at once, at random.
 //!
 //! Left out: weak memory, the log, and trimming. The code takes a latch for most of the steps
 //! together; the model shows the necessary order of separate steps.
 
 mod applying;
 mod cuts;
+mod far;
 mod leaving;
 mod parts;
 pub mod ranges;
@@ -447,6 +449,7 @@ pub fn cases() -> Vec<Case> {
     all.extend(applying::cases());
     all.extend(parts::cases());
     all.extend(cuts::cases());
+    all.extend(far::cases());
     all
 }
 

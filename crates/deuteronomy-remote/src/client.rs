@@ -1,0 +1,215 @@
+//! The data component that asks a server.
+
+use crate::kept::KeptBatches;
+use crate::message::{Decoder, Greeting, Request};
+use crate::peer::{
+    Link, Missed, Pauses, Peer, RemoteOptions, decode_found, fields, greet, scan, unreadable,
+};
+use crate::snapshot::RemoteSnapshot;
+use hyades_deuteronomy::{
+    DataComponent, DataSnapshot, Error, Found, KeyRange, Limits, Operation, ResumePoint, ScanOrder,
+};
+use hyades_platform::event;
+use hyades_platform::sync::locked;
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+/// About the most bytes of keys and values sent at once.
+const MOST_SENT: usize = 8 << 20;
+
+/// A data component at the other end of a connection: see the crate's documentation.
+#[derive(Debug)]
+pub struct RemoteData {
+    server: Arc<Peer>,
+    kept: Mutex<KeptBatches>,
+    /// Held by the thread that gives the kept operations to a new boot.
+    returning: Mutex<()>,
+}
+
+impl RemoteData {
+    /// Connects to a [`DataServer`](crate::DataServer), and takes the place of any client before.
+    ///
+    /// # Errors
+    /// The server is not reached within [`RemoteOptions::patience`], or is no server of a data
+    /// component.
+    pub fn connect(address: &str, options: RemoteOptions) -> Result<Self, Error> {
+        let (client, mut pauses) = (fastrand::Rng::new().u64(1..), Pauses::new());
+        loop {
+            match greet(address, Greeting::Join { client }) {
+                Ok((connection, welcome)) => {
+                    let (boot, idle) = (welcome.boot, vec![connection]);
+                    let server = Peer {
+                        address: address.to_owned(),
+                        options,
+                        client,
+                        limits: welcome.limits,
+                        link: Mutex::new(Link { boot, idle, incarnation: welcome.incarnation }),
+                    };
+                    let (server, kept) = (Arc::new(server), Mutex::default());
+                    return Ok(Self { server, kept, returning: Mutex::default() });
+                }
+                Err(Missed::Refused(error)) => return Err(error),
+                Err(Missed::Restarted(_)) => {}
+                Err(Missed::Unreached(why)) => pauses.pause((address, options.patience), &why)?,
+            }
+        }
+    }
+
+    /// The bytes of operations kept for a server that restarts.
+    pub fn kept_bytes(&self) -> usize {
+        locked(&self.kept).bytes()
+    }
+
+    /// Asks until there is an answer.
+    fn ask(&self, request: &[u8]) -> Result<Vec<u8>, Error> {
+        let (mut pauses, server) = (Pauses::new(), &self.server);
+        loop {
+            let asked = server.connection().and_then(|(boot, mut connection)| {
+                let answer = fields(connection.ask(request)?, boot)?.to_vec();
+                server.put_back(boot, connection);
+                Ok(answer)
+            });
+            match asked {
+                Ok(answer) => return Ok(answer),
+                Err(Missed::Refused(error)) => return Err(error),
+                Err(Missed::Restarted(boot)) => self.return_to_next_boot(boot, &mut pauses)?,
+                Err(Missed::Unreached(why)) => {
+                    server.forget_idle();
+                    pauses.pause((&server.address, server.options.patience), &why)?;
+                }
+            }
+        }
+    }
+
+    /// R1: gives the kept operations to the boot that is there after `before`.
+    fn return_to_next_boot(&self, before: u64, pauses: &mut Pauses) -> Result<(), Error> {
+        let server = &self.server;
+        let _returning = locked(&self.returning);
+        if locked(&server.link).boot != before {
+            return Ok(());
+        }
+        loop {
+            match self.try_to_return() {
+                Ok(()) => return Ok(()),
+                Err(Missed::Refused(error)) => return Err(error),
+                Err(Missed::Restarted(_)) => {}
+                Err(Missed::Unreached(why)) => {
+                    pauses.pause((&server.address, server.options.patience), &why)?;
+                }
+            }
+        }
+    }
+
+    fn try_to_return(&self) -> Result<(), Missed> {
+        let (server, began) = (&self.server, Instant::now());
+        let (client, incarnation) = (server.client, locked(&server.link).incarnation);
+        let greeting = Greeting::Return { client, incarnation };
+        let (mut connection, welcome) = greet(&server.address, greeting)?;
+        if welcome.limits != server.limits {
+            return Err(Missed::Refused(Error::DataComponent(format!(
+                "the server at {} has come back with another data component: its limits were {:?}, \
+                 and are {:?}",
+                server.address, server.limits, welcome.limits
+            ))));
+        }
+        // A batch kept from now on is sent by its own thread, to this boot or a later one.
+        let (mut next, mut batches) = (0, 0u64);
+        loop {
+            let Some((number, request)) = locked(&self.kept).first_from(next) else { break };
+            fields(connection.ask(&request)?, welcome.boot)?;
+            locked(&self.kept).note_applied(number);
+            (next, batches) = (number + 1, batches + 1);
+        }
+        let mut link = locked(&server.link);
+        (link.boot, link.idle) = (welcome.boot, vec![connection]);
+        let seconds = began.elapsed().as_secs_f64();
+        event!(WARN, "data server restarted", batches = batches, seconds = seconds);
+        Ok(())
+    }
+}
+
+/// How many operations from the first on are sent at once. A batch may have a whole transaction.
+fn first_piece(batch: &[Operation<'_>]) -> usize {
+    let mut bytes = 0;
+    let fits = |operation: &&Operation<'_>| {
+        bytes += operation.key.len() + operation.value.map_or(0, <[u8]>::len);
+        bytes <= MOST_SENT
+    };
+    batch.iter().take_while(fits).count().max(1)
+}
+
+impl DataComponent for RemoteData {
+    fn get(&self, key: &[u8]) -> Result<Found, Error> {
+        decode_found(&self.ask(&Request::Get(key).encode())?)
+    }
+
+    fn scan(
+        &self,
+        range: KeyRange<'_>,
+        order: ScanOrder,
+        each: &mut dyn FnMut(Operation<'_>) -> ControlFlow<()>,
+    ) -> Result<(), Error> {
+        scan((range, order), each, |request| self.ask(request))
+    }
+
+    fn apply(&self, batch: &[Operation<'_>]) -> Result<(), Error> {
+        let mut rest = batch;
+        while !rest.is_empty() {
+            let (piece, behind) = rest.split_at(first_piece(rest));
+            rest = behind;
+            let request = Request::Apply(piece.to_vec()).encode();
+            let number = locked(&self.kept).keep(&request);
+            self.ask(&request)?;
+            locked(&self.kept).note_applied(number);
+        }
+        Ok(())
+    }
+
+    fn checkpoint(&self, point: &ResumePoint) -> Result<(), Error> {
+        // Before the point may be stable: a client of a lower incarnation is not let in again.
+        locked(&self.server.link).incarnation = point.incarnation;
+        let stable = locked(&self.kept).applied();
+        self.ask(&Request::Checkpoint(point.clone()).encode())?;
+        locked(&self.kept).forget(&stable);
+        Ok(())
+    }
+
+    fn resume_point(&self) -> Result<Option<ResumePoint>, Error> {
+        let answer = self.ask(&Request::ResumePoint.encode())?;
+        match answer.is_empty() {
+            true => Ok(None),
+            false => unreadable(ResumePoint::decode(&answer)).map(Some),
+        }
+    }
+
+    fn highest_ts(&self) -> Result<u64, Error> {
+        let answer = self.ask(&Request::HighestTs.encode())?;
+        unreadable(Decoder(&answer).u64())
+    }
+
+    fn forget_below(&self, ts: u64) -> Result<(), Error> {
+        self.ask(&Request::ForgetBelow(ts).encode()).map(drop)
+    }
+
+    fn snapshot(&self) -> Result<Option<Arc<dyn DataSnapshot>>, Error> {
+        let mut pauses = Pauses::new();
+        loop {
+            match RemoteSnapshot::begin(&self.server) {
+                Ok(snapshot) => {
+                    return Ok(snapshot.map(|one| Arc::new(one) as Arc<dyn DataSnapshot>));
+                }
+                Err(Missed::Refused(error)) => return Err(error),
+                Err(Missed::Restarted(boot)) => self.return_to_next_boot(boot, &mut pauses)?,
+                Err(Missed::Unreached(why)) => {
+                    let Peer { address, options, .. } = &*self.server;
+                    pauses.pause((address, options.patience), &why)?;
+                }
+            }
+        }
+    }
+
+    fn limits(&self) -> Limits {
+        self.server.limits
+    }
+}
