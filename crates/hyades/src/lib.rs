@@ -98,6 +98,8 @@ mod ranges;
 mod recovery;
 mod restore;
 mod retry;
+#[doc(hidden)]
+pub mod row_codec;
 mod session;
 #[cfg_attr(feature = "plug", allow(missing_docs, private_interfaces, private_bounds))]
 #[cfg_attr(not(feature = "plug"), allow(dead_code))]

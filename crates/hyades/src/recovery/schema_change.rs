@@ -37,7 +37,7 @@ impl IndexChange {
 ///
 /// # Errors
 /// [`Error::Mismatch`]: a difference not accepted; names the table and the column.
-pub(super) fn compare(stored: &Schema, declared: &Schema) -> Result<TableChange, Error> {
+pub(crate) fn compare(stored: &Schema, declared: &Schema) -> Result<TableChange, Error> {
     let refused = |what: String| Err(Error::Mismatch(what));
     let (table, mut change) = (&declared.name, TableChange::default());
     for column in &stored.columns {
