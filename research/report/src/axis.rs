@@ -79,6 +79,10 @@ fn step(range: f64, parts: u32) -> f64 {
 
 /// A short number for an axis or a bar, with k, M or G.
 pub fn short(value: f64) -> String {
+    if value.is_infinite() {
+        let sign = if value < 0.0 { "-" } else { "" };
+        return format!("{sign}\u{221e}");
+    }
     let magnitude = value.abs();
     let (scaled, unit) = match magnitude {
         m if m >= 1e9 => (value / 1e9, "G"),
@@ -144,6 +148,8 @@ mod tests {
             (0.0314, "0.0314"),
             (250.4, "250"),
             (2e9, "2G"),
+            (f64::INFINITY, "\u{221e}"),
+            (f64::NEG_INFINITY, "-\u{221e}"),
         ] {
             assert_eq!(short(value), text);
         }

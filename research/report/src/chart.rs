@@ -9,15 +9,31 @@ pub struct Spread {
     pub median: f64,
     /// The upper end of the interval.
     pub high: f64,
-    /// The number of measurements. A single value has no interval: both ends are the value itself.
+    /// The number of measurements, without outliers. A single value has no interval: both ends are
+    /// the value itself.
     pub count: usize,
+    /// The number of outliers left out.
+    pub dropped: usize,
 }
 
 /// Student's t for a two-sided 90 % interval, of two, three and four measurements.
 const STUDENT: [f64; 3] = [6.314, 2.920, 2.353];
 
+/// Outliers are dropped from this number of measurements on: at most one of as many.
+pub const ENOUGH: usize = 8;
+/// A measurement is an outlier from this distance to the median on, in median distances: 3.5
+/// standard deviations of a normal distribution, as Iglewicz and Hoaglin have it.
+pub const FAR: f64 = 5.2;
+
 impl Spread {
-    /// The spread of the finite values in `values`; none if there are none.
+    /// The spread of `values`; none if there are none. Undefined values, as 0 over 0, are left out.
+    ///
+    /// A value may be infinite: the ratio of something to nothing. Ranks do not mind. The interval
+    /// of few values is then that of their inverses, if all are positive, and goes from the lowest
+    /// to the highest otherwise.
+    ///
+    /// From [`ENOUGH`] values on, outliers are dropped ([`FAR`]), unless there are more than one in
+    /// as many: then the values vary, and none is an outlier.
     ///
     /// From five values on, the interval is bounded by two values, chosen by rank so that the
     /// median of the distribution lies between the two with a probability of at least 90 %,
@@ -25,24 +41,32 @@ impl Spread {
     /// Student's interval of a mean, and so the centre is the mean: the geometric mean, by
     /// logarithms, or the arithmetic mean if a value is not positive.
     pub fn of(mut values: Vec<f64>) -> Option<Spread> {
-        values.retain(|value| value.is_finite());
+        values.retain(|value| !value.is_nan());
         values.sort_by(f64::total_cmp);
+        let dropped = drop_outliers(&mut values);
         let count = values.len();
         let first = *values.first()?;
-        Some(match count {
+        let spread = match count {
             1 => Spread::one(first),
+            2..=4 if values.iter().any(|value| value.is_infinite()) => unbounded(&values),
             2..=4 if first > 0.0 => {
                 let logs: Vec<f64> = values.iter().map(|value| value.ln()).collect();
                 let Spread { low, median, high, .. } = student(&logs);
-                Spread { low: low.exp(), median: median.exp(), high: high.exp(), count }
+                Spread::around((low.exp(), median.exp(), high.exp()), count)
             }
             2..=4 => student(&values),
             _ => {
                 let outside = ranks_outside(count);
                 let (low, high) = (values[outside], values[count - 1 - outside]);
-                Spread { low, median: middle(&values), high, count }
+                Spread::around((low, middle(&values), high), count)
             }
-        })
+        };
+        Some(Spread { dropped, ..spread })
+    }
+
+    /// The spread of `count` measurements, none of them dropped.
+    fn around((low, median, high): (f64, f64, f64), count: usize) -> Spread {
+        Spread { low, median, high, count, dropped: 0 }
     }
 
     /// The median of the finite values in `values`, with the lowest and the highest value in place
@@ -52,19 +76,30 @@ impl Spread {
         values.retain(|value| value.is_finite());
         values.sort_by(f64::total_cmp);
         let (low, high) = (*values.first()?, *values.last()?);
-        Some(Spread { low, median: middle(&values), high, count: values.len() })
+        Some(Spread::around((low, middle(&values), high), values.len()))
     }
 
     /// The spread of a value without an interval.
     pub fn one(value: f64) -> Spread {
-        Spread { low: value, median: value, high: value, count: 1 }
+        Spread::around((value, value, value), 1)
+    }
+
+    /// Whether all figures are finite, so that the spread can be drawn.
+    pub fn is_finite(&self) -> bool {
+        [self.low, self.median, self.high].into_iter().all(f64::is_finite)
+    }
+
+    /// The spread of the values of a function that never falls.
+    pub fn map(self, make: impl Fn(f64) -> f64) -> Spread {
+        let Spread { low, median, high, .. } = self;
+        Spread { low: make(low), median: make(median), high: make(high), ..self }
     }
 
     /// The spread of the inverse values. The inverse of an interval with 0 has no upper end.
     pub fn inverse(self) -> Spread {
-        let Spread { low, median, high, count } = self;
+        let Spread { low, median, high, .. } = self;
         let most = if low > 0.0 { 1.0 / low } else { f64::INFINITY };
-        Spread { low: 1.0 / high, median: 1.0 / median, high: most, count }
+        Spread { low: 1.0 / high, median: 1.0 / median, high: most, ..self }
     }
 }
 
@@ -80,7 +115,37 @@ fn student(values: &[f64]) -> Spread {
     let mean = values.iter().sum::<f64>() / count;
     let squares = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>();
     let half = STUDENT[values.len() - 2] * (squares / (count - 1.0) / count).sqrt();
-    Spread { low: mean - half, median: mean, high: mean + half, count: values.len() }
+    Spread::around((mean - half, mean, mean + half), values.len())
+}
+
+/// The spread of two to four sorted values, of which some are infinite.
+fn unbounded(values: &[f64]) -> Spread {
+    let (first, last) = (values[0], values[values.len() - 1]);
+    if first > 0.0 {
+        let inverses: Vec<f64> = values.iter().map(|value| 1.0 / value).collect();
+        return student(&inverses).inverse();
+    }
+    Spread::around((first, middle(values), last), values.len())
+}
+
+/// Drops the outliers of sorted values; returns their number.
+fn drop_outliers(values: &mut Vec<f64>) -> usize {
+    let count = values.len();
+    if count < ENOUGH || values.iter().any(|value| value.is_infinite()) {
+        return 0;
+    }
+    let centre = middle(values);
+    let mut distances: Vec<f64> = values.iter().map(|value| (value - centre).abs()).collect();
+    distances.sort_by(f64::total_cmp);
+    let usual = middle(&distances);
+    let is_outlier = |value: f64| (value - centre).abs() > FAR * usual;
+    let outliers = values.iter().filter(|value| is_outlier(**value)).count();
+    // Where most values are equal, none has a distance to compare others with.
+    if usual == 0.0 || outliers > count / ENOUGH {
+        return 0;
+    }
+    values.retain(|value| !is_outlier(*value));
+    outliers
 }
 
 /// How many of the lowest and of the highest of `count` values lie outside a 90 % interval of the
@@ -179,17 +244,49 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_spread_is_of_finite_values() {
+    fn a_spread_is_of_defined_values() {
         assert_eq!(Spread::of(vec![]), None);
         assert_eq!(Spread::of(vec![f64::NAN]), None);
-        let spread = Spread::of(vec![f64::INFINITY, 3.0]).unwrap();
-        assert_eq!(spread, Spread::one(3.0));
+        assert_eq!(Spread::of(vec![f64::NAN, 3.0]), Some(Spread::one(3.0)));
+    }
+
+    /// Something over nothing is a result: it once vanished from the page.
+    #[test]
+    fn an_infinite_value_counts() {
+        let inf = f64::INFINITY;
+        let ends = |values: &[f64]| {
+            let Spread { low, median, high, count, .. } = Spread::of(values.to_vec()).unwrap();
+            (low, median, high, count)
+        };
+        for count in [1, 2, 3, 4, 5, 9] {
+            assert_eq!(ends(&vec![inf; count]), (inf, inf, inf, count));
+        }
+        let (low, median, high, _) = ends(&[2.0, inf]);
+        assert!(low > 0.0 && low < 2.0 && median == 4.0 && high == inf, "{low} {median}");
+        assert_eq!(ends(&[0.0, 1.0, inf]), (0.0, 1.0, inf, 3));
+        assert_eq!(ends(&[1.0, 2.0, 3.0, inf, inf]), (1.0, 3.0, inf, 5));
+        assert!(!Spread::of(vec![1.0, inf]).unwrap().is_finite());
+    }
+
+    #[test]
+    fn one_outlier_in_eight_is_dropped_and_said() {
+        let usual = [1.0, 1.01, 1.02, 1.03, 1.04, 1.05, 1.06];
+        let with = |more: &[f64]| Spread::of([&usual[..], more].concat()).unwrap();
+        assert_eq!(with(&[]).dropped, 0);
+        let spread = with(&[9.0]);
+        assert_eq!((spread.count, spread.dropped, spread.high), (7, 1, 1.06));
+        assert_eq!(with(&[1.11]).dropped, 0, "not far from the others");
+        assert_eq!(with(&[8.0, 9.0]).dropped, 0, "two of nine are no outliers");
+        // One failure among many successes is no outlier.
+        let failures = [[0.0; 9].as_slice(), &[1.0]].concat();
+        assert_eq!(Spread::of(failures).unwrap().dropped, 0);
+        assert_eq!(with(&[f64::INFINITY]).dropped, 0);
     }
 
     #[test]
     fn a_range_goes_from_the_lowest_to_the_highest() {
         let range = Spread::range(vec![3.0, f64::NAN, 1.0, 2.0]).unwrap();
-        assert_eq!(range, Spread { low: 1.0, median: 2.0, high: 3.0, count: 3 });
+        assert_eq!(range, Spread { low: 1.0, median: 2.0, high: 3.0, count: 3, dropped: 0 });
         assert!(Spread::of(vec![3.0, 1.0, 2.0]).unwrap().high > range.high);
         assert_eq!(Spread::range(vec![f64::NAN]), None);
     }

@@ -9,22 +9,22 @@ use crate::metric::Metric;
 
 /// A value with its interval, as in `7.31 (7.02 to 7.65, 5 rounds)`.
 pub fn with_interval(spread: &Spread) -> String {
-    let Spread { low, median, high, count } = spread;
+    let Spread { low, median, high, count, dropped } = spread;
+    let [low, median, high] = [low, median, high].map(|value| short(*value));
+    let dropped = match dropped {
+        0 => String::new(),
+        1 => ", 1 outlier dropped".to_string(),
+        n => format!(", {n} outliers dropped"),
+    };
     match count {
-        1 => format!("{} (one run)", short(*median)),
-        n => format!("{} ({} to {}, {n} rounds)", short(*median), short(*low), short(*high)),
+        1 => format!("{median} (one run)"),
+        n => format!("{median} ({low} to {high}, {n} rounds{dropped})"),
     }
 }
 
 /// The share in percent added by a series, from the ratio to the series without the addition.
 pub fn share(ratio: &Spread) -> Spread {
-    let added = |ratio: f64| 100.0 * (1.0 - 1.0 / ratio);
-    Spread {
-        low: added(ratio.low),
-        median: added(ratio.median),
-        high: added(ratio.high),
-        count: ratio.count,
-    }
+    ratio.map(|ratio| 100.0 * (1.0 - 1.0 / ratio))
 }
 
 /// A series at a position, as text.

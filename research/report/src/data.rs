@@ -18,6 +18,8 @@ pub enum Outcome {
     Unavailable(String),
     /// The run failed; the error message.
     Failed(String),
+    /// The command was not run in this round.
+    Skipped,
 }
 
 impl Outcome {
@@ -35,6 +37,7 @@ impl Outcome {
             Outcome::Done(value) => broken(value),
             Outcome::Unavailable(_) => Some("not available in this build"),
             Outcome::Failed(_) => Some("failed"),
+            Outcome::Skipped => Some("not run"),
         }
     }
 }
@@ -57,9 +60,10 @@ fn broken(value: &Value) -> Option<&'static str> {
 pub struct Data {
     /// The command after `hyades-lab`, and how each repetition ended.
     pub outcomes: BTreeMap<String, Vec<Outcome>>,
-    /// In a trial, the commands asked for.
+    /// In a trial, the commands asked for, each with the metric's label, empty if a check reads the
+    /// run itself.
     #[serde(skip)]
-    asked: Option<RefCell<BTreeSet<String>>>,
+    asked: Option<RefCell<BTreeSet<(String, &'static str)>>>,
 }
 
 impl Data {
@@ -71,21 +75,36 @@ impl Data {
 
     /// The commands with figures asked for in a trial; empty if the data is no trial.
     pub fn asked(&self) -> BTreeSet<String> {
+        self.metrics_asked().into_iter().map(|(command, _)| command).collect()
+    }
+
+    /// As [`Data::asked`], each with the label of the metric asked for; empty for the run itself.
+    pub fn metrics_asked(&self) -> BTreeSet<(String, &'static str)> {
         self.asked.as_ref().map(|asked| asked.borrow().clone()).unwrap_or_default()
     }
 
     /// The figure of a command in a trial; none if the data is no trial.
-    fn assumed(&self, words: &[String]) -> Option<f64> {
+    fn assumed(&self, words: &[String], metric: Option<Metric>) -> Option<f64> {
         let asked = self.asked.as_ref()?;
         let command = words.join(" ");
         let sum: u32 = command.bytes().map(u32::from).sum();
-        asked.borrow_mut().insert(command);
+        asked.borrow_mut().insert((command, metric.map_or("", Metric::label)));
         Some(1.0 + f64::from(sum % 997) / 997.0)
     }
 
     /// Adds an outcome.
     pub fn add(&mut self, words: &[String], outcome: Outcome) {
         self.outcomes.entry(words.join(" ")).or_default().push(outcome);
+    }
+
+    /// Adds the outcome of a round, numbered from 0. Rounds without the command are skipped, so
+    /// that ratios compare runs of the same round.
+    pub fn add_in_round(&mut self, words: &[String], round: usize, outcome: Outcome) {
+        let outcomes = self.outcomes.entry(words.join(" ")).or_default();
+        if outcomes.len() < round {
+            outcomes.resize(round, Outcome::Skipped);
+        }
+        outcomes.push(outcome);
     }
 
     /// A report's outcomes of the experiments' runs, to judge the experiments anew. A run counts if
@@ -126,7 +145,7 @@ impl Data {
 
     /// The outcomes of a command's repetitions.
     pub fn of(&self, words: &[String]) -> &[Outcome] {
-        let _ = self.assumed(words);
+        let _ = self.assumed(words, None);
         self.outcomes.get(&words.join(" ")).map_or(&[], Vec::as_slice)
     }
 }
@@ -160,7 +179,7 @@ impl<'a> View<'a> {
 
     /// The figures of a run.
     pub fn spread(&self, run: &Run, metric: Metric) -> Option<Spread> {
-        if let Some(figure) = self.data.assumed(&run.words) {
+        if let Some(figure) = self.data.assumed(&run.words, Some(metric)) {
             return Some(Spread::one(figure));
         }
         let outcomes = self.data.of(&run.words);
@@ -170,7 +189,7 @@ impl<'a> View<'a> {
     /// The figures of a run, by round: none where a round gave no figure.
     fn rounds(&self, group: &str, (series, x): (&str, f64), metric: Metric) -> Vec<Option<f64>> {
         let run = self.runs(group).find(|run| run.series == series && run.x == x);
-        if let Some(figure) = run.and_then(|run| self.data.assumed(&run.words)) {
+        if let Some(figure) = run.and_then(|run| self.data.assumed(&run.words, Some(metric))) {
             return vec![Some(figure)];
         }
         let outcomes = run.map_or(&[][..], |run| self.data.of(&run.words));
@@ -178,7 +197,8 @@ impl<'a> View<'a> {
     }
 
     /// The ratio of two series, each at a position. The runs of the same round are compared,
-    /// because a machine that slows down for minutes slows both.
+    /// because a machine that slows down for minutes slows both. Something over nothing is
+    /// infinite; nothing over nothing is no ratio.
     pub fn ratio(
         &self,
         group: &str,
@@ -305,11 +325,61 @@ mod tests {
         }
         let view = View { experiment: &experiment, data: &data };
         let ratio = view.ratio("g", Metric::Throughput, ("a", 0.0), ("b", 0.0)).unwrap();
-        assert_eq!(ratio, Spread { low: 2.0, median: 2.0, high: 2.0, count: 2 });
+        assert_eq!(ratio, Spread { count: 2, ..Spread::one(2.0) });
         let both = [("a", 0.0), ("b", 0.0)];
         let same = view.by_rounds("g", Metric::Throughput, both, |[a, b]| (a - b) / b).unwrap();
-        assert_eq!(same, Spread { low: 1.0, median: 1.0, high: 1.0, count: 2 });
+        assert_eq!(same, Spread { count: 2, ..Spread::one(1.0) });
         let missing = [("a", 0.0), ("b", 0.0), ("c", 0.0)];
         assert_eq!(view.by_rounds("g", Metric::Throughput, missing, |[a, ..]| a), None);
+    }
+
+    /// Scans that never end beside scans that do: the strongest result of all once vanished.
+    #[test]
+    fn something_over_nothing_is_a_result() {
+        let run = |series: &str| Run {
+            group: "g",
+            series: series.to_string(),
+            x: 0.0,
+            words: vec![series.to_string()],
+            cost: 0.0,
+        };
+        let experiment = Experiment::example(vec![run("a"), run("b"), run("none")]);
+        let mut data = Data::default();
+        for (series, rate) in [("a", 5.0), ("b", 0.0), ("none", 0.0)] {
+            let done = json!({ "scans": { "rows_per_s": rate } });
+            (0..3).for_each(|_| data.add(&[series.to_string()], Outcome::Done(done.clone())));
+        }
+        let view = View { experiment: &experiment, data: &data };
+        let ratio = |a, b| view.ratio("g", Metric::ScanRate, (a, 0.0), (b, 0.0));
+        let over_nothing = ratio("a", "b").unwrap();
+        assert_eq!((over_nothing.low, over_nothing.count), (f64::INFINITY, 3));
+        let nothing = ratio("b", "a").unwrap();
+        assert_eq!((nothing.low, nothing.high, nothing.count), (0.0, 0.0, 3));
+        assert_eq!(ratio("none", "b"), None, "nothing over nothing is no ratio");
+    }
+
+    /// A command that was not run for some rounds is compared with others of its own round.
+    #[test]
+    fn rounds_without_a_command_are_skipped() {
+        let run = |series: &str| Run {
+            group: "g",
+            series: series.to_string(),
+            x: 0.0,
+            words: vec![series.to_string()],
+            cost: 0.0,
+        };
+        let experiment = Experiment::example(vec![run("a"), run("b")]);
+        let mut data = Data::default();
+        let done = |rate: f64| Outcome::Done(json!({ "acknowledged_per_s": rate }));
+        for (round, rate) in [(0, 2.0), (1, 20.0), (4, 200.0)] {
+            data.add_in_round(&["a".to_string()], round, done(rate));
+        }
+        for (round, rate) in [(0, 1.0), (4, 100.0)] {
+            data.add_in_round(&["b".to_string()], round, done(rate));
+        }
+        let view = View { experiment: &experiment, data: &data };
+        let ratio = view.ratio("g", Metric::Throughput, ("a", 0.0), ("b", 0.0)).unwrap();
+        assert_eq!((ratio.median, ratio.count), (2.0, 2));
+        assert_eq!(view.trouble(&experiment.runs[1]), None);
     }
 }

@@ -2,6 +2,7 @@
 //! hand: verdicts, figures and intervals are from the report's JSON.
 
 use crate::axis::grouped;
+use crate::experiment::Experiment;
 use crate::judge::NoteKind;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -55,6 +56,55 @@ pub fn replace_some(page: &str, report: &Value, ids: &[&str]) -> Result<String, 
     Ok(format!("{before}\n\n{}\n{after}", results.text(ids)))
 }
 
+/// The words in place of the results of an experiment that was changed since.
+const CHANGED: &str = "not measured since its definition changed";
+/// The words in place of the results of a new experiment.
+const NEW: &str = "not measured yet";
+
+/// A page with a note in place of the results of the experiments whose definition is not the one in
+/// `definitions`, and another note for experiments without results. Experiments that are no more
+/// are left out.
+///
+/// # Errors
+/// As [`replace_some`].
+pub fn mark_changed(
+    page: &str,
+    experiments: &[Experiment],
+    definitions: &BTreeMap<&str, String>,
+) -> Result<String, String> {
+    let (before, old, after) = parts(page)?;
+    let old = Results::parse(old).ok_or("the page has no results of all experiments")?;
+    let mut blocks: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for experiment in experiments {
+        let id = experiment.id;
+        let lines = old.blocks.get(id).map_or(&[][..], Vec::as_slice);
+        let is_current = lines.first().is_some_and(|line| {
+            let definition = definitions.get(id).map(|word| defined_as(word));
+            definition.is_some_and(|words| line.contains(&words))
+        });
+        let words = if lines.is_empty() || lines[0].contains(NEW) { NEW } else { CHANGED };
+        let (source, title) = (cell(experiment.source), cell(experiment.title));
+        let note = || vec![format!("| `{id}` | {source}: {title} | **{words}** |")];
+        let lines = || lines.iter().map(|line| line.to_string()).collect();
+        blocks.insert(id, if is_current { lines() } else { note() });
+    }
+    let ids: Vec<&str> = experiments.iter().map(|experiment| experiment.id).collect();
+    let results = Results {
+        head: old.head,
+        apart: old.apart,
+        blocks: blocks
+            .iter()
+            .map(|(id, lines)| (*id, lines.iter().map(String::as_str).collect()))
+            .collect(),
+    };
+    Ok(format!("{before}\n\n{}\n{after}", results.text(&ids)))
+}
+
+/// The words on the definition under which an experiment was judged.
+fn defined_as(definition: &str) -> String {
+    format!("definition `{definition}`")
+}
+
 /// The columns of the table, and the line below.
 const COLUMNS: &str = "| experiment | found (median, or mean below five rounds; 90 % interval; the \
                        paper's figure) | verdict |\n|---|---|---|\n";
@@ -90,12 +140,16 @@ impl<'p> Results<'p> {
     /// The results of the experiments with these ids, in this order.
     fn text(&self, ids: &[&str]) -> String {
         let mut out = format!("{}\n\n", self.head);
-        for id in ids {
+        let is_shown = |id: &&&str| {
+            let lines = self.blocks.get(*id);
+            lines.is_some_and(|lines| !lines.iter().any(|line| line.contains(CHANGED)))
+        };
+        for id in ids.iter().filter(is_shown) {
             if let Some(head) = self.apart.get(id) {
                 let _ = writeln!(out, "- `{id}`: {head}");
             }
         }
-        if !self.apart.is_empty() {
+        if out.contains("\n- ") {
             out += "\n";
         }
         out += COLUMNS;
@@ -131,17 +185,20 @@ fn markdown(report: &Value) -> Option<String> {
     out += COLUMNS;
     for experiment in report.get("experiments")?.as_array()? {
         let id = text(experiment, "id")?;
+        let own = text(experiment, "expectations");
+        let own = own.map_or(String::new(), |own| format!("; own expectations: {}", cell(&own)));
+        let definition = text(experiment, "definition").map(|word| defined_as(&word));
         let _ = writeln!(
             out,
-            "| `{id}` | {}: {} | **claims: {}**{} |",
+            "| `{id}` | {}: {} | **claims: {}**{own}; {commit}{} |",
             cell(&text(experiment, "source")?),
             cell(&text(experiment, "title")?),
             cell(&text(experiment, "verdict")?),
-            match text(experiment, "expectations") {
-                Some(own) => format!("; own expectations: {}", cell(&own)),
-                None => String::new(),
-            }
+            definition.map_or(String::new(), |words| format!(", {words}"))
         );
+        if experiment.get("simulated").and_then(Value::as_bool) == Some(true) {
+            out.extend(residuals(about).map(|words| format!("| | {words} | |\n")));
+        }
         let findings = experiment.get("findings")?.as_array()?;
         for finding in findings {
             let (found, level) = (text(finding, "text")?, text(finding, "level")?);
@@ -163,6 +220,28 @@ fn markdown(report: &Value) -> Option<String> {
     Some(out)
 }
 
+/// How far the model is off on the runs to which it was not fitted; none if there is no model.
+fn residuals(about: &Value) -> Option<String> {
+    let points = about.pointer("/calibration/validation")?.as_array()?;
+    let off = |points: Vec<&Value>| {
+        let all = points.iter().filter_map(|point| point.get("residual")?.as_f64());
+        let (low, high) = all.fold((f64::MAX, f64::MIN), |(l, h), v| (l.min(v), h.max(v)));
+        let range = || format!("{:+.0} % to {:+.0} %", 100.0 * low, 100.0 * high);
+        (low <= high).then(|| format!("{} on {} held-out runs", range(), points.len()))
+    };
+    let is_recovery = |point: &&Value| {
+        point.get("point").and_then(Value::as_str).is_some_and(|name| name.contains("recovery"))
+    };
+    let (recovery, logging): (Vec<&Value>, Vec<&Value>) = points.iter().partition(is_recovery);
+    let parts = [("logging", logging), ("recovery", recovery)];
+    let parts = parts.into_iter().filter_map(|(what, own)| Some(format!("{what} {}", off(own)?)));
+    Some(format!(
+        "The model over the machine, with at most two workers or threads: {}. More were compared \
+         with no machine",
+        parts.collect::<Vec<_>>().join("; ")
+    ))
+}
+
 /// Text that stays within the cell.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace('\n', " ")
@@ -181,7 +260,8 @@ mod tests {
                          "warehouses": 1}},
             "experiments": [
                 {"id": "a", "source": "Figure 1", "title": "A | B", "verdict": "1 of 2 hold",
-                 "expectations": "0 of 1 hold", "checks": 4, "not_measured": null, "findings": [
+                 "expectations": "0 of 1 hold", "definition": "00c0ffee", "checks": 4,
+                 "not_measured": null, "findings": [
                      {"text": "x is 2 times y (paper: 2)", "level": "holds", "why_above": null},
                      {"text": "w", "level": "exceeds the claim", "why_above": "fewer | bytes"},
                      {"text": "z", "level": "own expectation: does not hold",
@@ -200,11 +280,12 @@ mod tests {
         assert!(!new.contains("stale"));
         for words in [
             "commit `0123abc`, 2026-11-21",
-            "| `a` | Figure 1: A \\| B | **claims: 1 of 2 hold**; own expectations: 0 of 1 hold |",
+            "| `a` | Figure 1: A \\| B | **claims: 1 of 2 hold**; own expectations: 0 of 1 hold; \
+             commit `0123abc`, definition `00c0ffee` |",
             "| | x is 2 times y (paper: 2) | holds |",
             "| | w. Why above: fewer \\| bytes | exceeds the claim |",
             "| | z. Why not: two cores | own expectation: does not hold |",
-            "| `b` | Figure 2: C | **claims: not measured** |",
+            "| `b` | Figure 2: C | **claims: not measured**; commit `0123abc` |",
             "1 check has no figures",
             "| | one node | |",
         ] {
@@ -228,7 +309,8 @@ mod tests {
         for words in [
             "commit `0123abc`, 2026-11-21",
             "- `c`: hyades 1, commit `4567def`",
-            "| `c` | Figure 3: D | **claims: all hold** |\n| | v | holds |\n| `a` |",
+            "| `c` | Figure 3: D | **claims: all hold**; commit `4567def` |\n| | v | holds |\n\
+             | `a` |",
             "| | x is 2 times y (paper: 2) | holds |",
         ] {
             assert!(new.contains(words), "{words} in {new}");
@@ -253,5 +335,45 @@ mod tests {
         assert!(replace(&format!("{END}{BEGIN}"), &report()).unwrap_err().contains("before"));
         let page = format!("{BEGIN}{END}");
         assert!(replace(&page, &json!({"about": 1})).unwrap_err().contains("not a report"));
+    }
+
+    /// A page never shows a result of another definition.
+    #[test]
+    fn results_of_a_changed_definition_are_taken_off() {
+        let page = replace(&format!("before\n{BEGIN}\n{END}\nafter\n"), &report()).unwrap();
+        let named = |id, title| Experiment {
+            id,
+            source: "Figure 1",
+            title,
+            ..Experiment::example(Vec::new())
+        };
+        let experiments = [named("a", "A | B"), named("c", "D")];
+        let marked = |definition: &str| {
+            let all = BTreeMap::from([("a", definition.to_string()), ("c", "1".to_string())]);
+            mark_changed(&page, &experiments, &all).unwrap()
+        };
+        let kept = marked("00c0ffee");
+        assert!(kept.contains("| | x is 2 times y (paper: 2) | holds |"), "{kept}");
+        assert!(kept.contains("| `c` | Figure 1: D | **not measured yet** |"), "{kept}");
+        assert!(!kept.contains("Figure 2"), "`b` is no more: {kept}");
+        let changed = marked("00c0ffe1");
+        let note = format!("| `a` | Figure 1: A \\| B | **{CHANGED}** |\n| `c` |");
+        assert!(changed.contains(&note) && !changed.contains("x is 2"), "{changed}");
+        let all = BTreeMap::from([("a", "00c0ffe1".to_string()), ("c", "1".to_string())]);
+        assert_eq!(mark_changed(&changed, &experiments, &all).unwrap(), changed);
+    }
+
+    #[test]
+    fn a_simulation_says_how_far_its_model_is_off() {
+        let mut report = report();
+        report["about"]["calibration"] = json!({"validation": [
+            {"point": "taurus, log in memory", "residual": -0.21},
+            {"point": "taurus, log on a device", "residual": 0.08},
+            {"point": "taurus: recovery by 2 threads", "residual": 0.3}]});
+        report["experiments"][0]["simulated"] = json!(true);
+        let page = replace(&format!("{BEGIN}\n{END}\n"), &report).unwrap();
+        let words = "two workers or threads: logging -21 % to +8 % on 2 held-out runs; recovery \
+                     +30 % to +30 % on 1 held-out runs";
+        assert_eq!(page.matches(words).count(), 1, "{page}");
     }
 }

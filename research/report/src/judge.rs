@@ -69,12 +69,17 @@ pub struct Finding {
 
 type Look = dyn Fn(&View<'_>) -> Option<Finding> + Send + Sync;
 type Why = dyn Fn(&View<'_>) -> Option<String> + Send + Sync;
+type Given = dyn Fn(&View<'_>) -> bool + Send + Sync;
 
 /// A check of a claim. A check whose runs are missing has no finding.
 pub struct Check {
     look: Box<Look>,
     basis: Basis,
+    /// Where the paper states the claim; none: the figure is ours.
+    claimed: Option<&'static str>,
     bound: Option<Bound>,
+    /// Whether the set-up alone gives the result, by the figures of the runs.
+    given: Option<Box<Given>>,
     why_above: Vec<Box<Why>>,
     why_not: Vec<Box<Why>>,
     /// Whether a separate measurement shows the cause.
@@ -171,24 +176,32 @@ fn are_limited(shares: &[f64]) -> bool {
 /// The basis of a check's result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Basis {
-    /// A measurement, and a paper's claim.
+    /// A measurement, and a claim for which the check names the place in the paper.
     Tested,
     /// A measurement, and a figure that we expect and no paper states.
     Expected,
     /// The devices, which limit every scheme here, so `n` devices give `n` times the figure of one.
     Throttle,
-    /// The set-up: every scheme would have the same result, as a latency equal to the flush
-    /// interval.
+    /// The set-up or the input: every scheme would have the same result, as a latency equal to the
+    /// flush interval, or the skew of the keys.
     Construction,
     /// A measurement without a claim of a paper.
     Context,
+    /// A model: its error at the papers' sizes is not known.
+    Simulated,
 }
 
 impl Basis {
+    /// A word for each basis.
+    pub fn name(self) -> &'static str {
+        if self == Basis::Tested { "tested" } else { self.words() }
+    }
+
     /// The words beside a result; empty for a tested result.
     pub fn words(self) -> &'static str {
         match self {
             Basis::Tested => "",
+            Basis::Simulated => "simulated, not judged",
             Basis::Expected => "own expectation",
             Basis::Throttle => "arithmetic of the throttle",
             Basis::Construction => "follows from the set-up",
@@ -255,14 +268,20 @@ const MEASURED_APART: &str = "the figures of this run do not show it; docs/exper
 
 /// The word before a figure of ours in a finding. A paper's figure has `paper:` before it.
 const OWN: &str = "expected:";
+/// The beginning of the words on a paper's figure, and of the words on ours in their place.
+const OF_PAPER: &str = "(paper: ";
+const OF_OURS: &str = "(expected: ";
 
 impl Check {
-    /// Creates a check from a function.
+    /// Creates a check from a function. The figure of the check is ours until
+    /// [`Check::claimed`] names the place in a paper.
     pub fn new(check: impl Fn(&View<'_>) -> Option<Finding> + Send + Sync + 'static) -> Check {
         Check {
             look: Box::new(check),
             basis: Basis::Tested,
+            claimed: None,
             bound: None,
+            given: None,
             why_above: Vec::new(),
             why_not: Vec::new(),
             measured_apart: false,
@@ -274,19 +293,35 @@ impl Check {
         Check { basis, ..self }
     }
 
+    /// The same check. `place` is the section, figure or table in which the paper states the claim.
+    pub fn claimed(self, place: &'static str) -> Check {
+        Check { claimed: Some(place), ..self }
+    }
+
+    /// Where the paper states the claim; none if the figure is ours.
+    pub fn place(&self) -> Option<&'static str> {
+        self.claimed
+    }
+
+    /// The same check; the result follows from the set-up where `given` is true of the figures.
+    pub fn unless_given(self, given: impl Fn(&View<'_>) -> bool + Send + Sync + 'static) -> Check {
+        Check { given: Some(Box::new(given)), ..self }
+    }
+
+    /// Whether the check says when its result follows from the set-up.
+    pub fn excludes_set_up(&self) -> bool {
+        self.given.is_some()
+    }
+
     /// The same check; the result is arithmetic of the throttle if each of the series writes or
     /// reads (`metric`) about as many MB/s as the series' throttled devices allow.
     pub fn unless_bound(self, group: &'static str, metric: Metric, series: Vec<Limited>) -> Check {
         Check { bound: Some(Bound { group, metric, series }), ..self }
     }
 
-    /// The same check, with the reason for a result above the claim: a sentence without its full
-    /// stop.
-    pub fn above_because(self, why: &'static str) -> Check {
-        self.above_by(move |_| Some(why.to_string()))
-    }
-
-    /// As [`Check::above_because`], with measurements in the sentence.
+    /// The same check, with a reason for a result above the claim: a sentence without its full
+    /// stop, with the measurements that show the reason; none if the measurements do not show the
+    /// reason.
     pub fn above_by(
         mut self,
         why: impl Fn(&View<'_>) -> Option<String> + Send + Sync + 'static,
@@ -312,16 +347,20 @@ impl Check {
         Check { measured_apart: true, ..self }
     }
 
-    /// The basis of the check's result. A finding with an expected figure is compared with a figure
-    /// of ours, whatever else the check says.
+    /// The basis of the check's result. A claim without a place in a paper is ours; and a finding
+    /// with an expected figure is compared with a figure of ours, whatever else the check says.
     pub fn basis(&self, view: &View<'_>, finding: Option<&Finding>) -> Basis {
-        match (&self.bound, self.basis) {
-            (Some(bound), _) if bound.is_met(view) => Basis::Throttle,
-            (_, Basis::Tested) if finding.is_some_and(|finding| finding.text.contains(OWN)) => {
-                Basis::Expected
-            }
-            (_, basis) => basis,
+        if self.bound.as_ref().is_some_and(|bound| bound.is_met(view)) {
+            return Basis::Throttle;
         }
+        if !self.basis.is_judged() {
+            return self.basis;
+        }
+        if self.given.as_ref().is_some_and(|given| given(view)) {
+            return Basis::Construction;
+        }
+        let is_own = self.claimed.is_none() || finding.is_some_and(|own| own.text.contains(OWN));
+        if is_own { Basis::Expected } else { self.basis }
     }
 
     /// Whether the check's result is judged, unless devices limit the result.
@@ -329,9 +368,13 @@ impl Check {
         self.basis.is_judged()
     }
 
-    /// Runs the check.
+    /// Runs the check. Words on a paper's figure are words on ours if no paper states the figure.
     pub fn look(&self, view: &View<'_>) -> Option<Finding> {
-        (self.look)(view)
+        let mut finding = (self.look)(view)?;
+        if self.claimed.is_none() {
+            finding.text = finding.text.replace(OF_PAPER, OF_OURS);
+        }
+        Some(finding)
     }
 
     /// Why a result exceeds the claim, or why the claim does not hold; none if neither is so.
@@ -444,9 +487,9 @@ pub fn verdict(findings: &Findings, simulated: bool) -> Verdict {
     let levels: Vec<Level> = tested.iter().copied().flatten().map(|found| found.level).collect();
     let held = levels.iter().filter(|level| **level == Level::Holds).count();
     match levels.as_slice() {
-        [] if findings.iter().any(|(_, finding)| finding.is_some()) => Verdict::NotTested,
-        [] => Verdict::NotMeasured,
+        [] if findings.iter().all(|(_, finding)| finding.is_none()) => Verdict::NotMeasured,
         _ if simulated => Verdict::SimulatedOnly,
+        [] => Verdict::NotTested,
         _ if held == tested.len() => Verdict::Holds,
         all if all.iter().all(|level| *level == Level::Fails) => Verdict::DoesNotHold,
         all if all.iter().all(|level| *level == Level::Undecided) => Verdict::Undecided,

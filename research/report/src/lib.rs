@@ -10,6 +10,7 @@ pub mod axis;
 pub mod chart;
 pub mod checks;
 pub mod data;
+pub mod definition;
 pub mod docs;
 pub mod experiment;
 pub mod judge;

@@ -1,10 +1,12 @@
 //! The page: a self-contained HTML file, for light and dark displays; and the same as JSON.
 
 use crate::axis::grouped;
+use crate::chart::{ENOUGH, FAR};
 use crate::data::{Data, Outcome};
+use crate::definition;
 use crate::experiment::{Experiment, Paper, Run};
-use crate::judge::{NoteKind, Verdict};
-use crate::plan::SHOWN;
+use crate::judge::{Basis, Check, Finding, Note, NoteKind, Verdict};
+use crate::plan::{JUDGED, SHOWN};
 use crate::plot;
 use crate::scale::{Axes, Processors, Rates, Setup, Size};
 use crate::svg::{draw, escape};
@@ -169,10 +171,13 @@ impl<'a> Page<'a> {
         let rates = rates.map_or("not measured".to_string(), |rates| {
             let short = crate::axis::short;
             format!(
-                "YCSB {}/s, Payment {}/s, New-Order {}/s",
+                "YCSB {}/s, Payment {}/s, New-Order {}/s; with serial command logging by \
+                 partitions, all of TPC-C {}/s, Voter {}/s",
                 short(rates.ycsb),
                 short(rates.payment),
-                short(rates.new_order)
+                short(rates.new_order),
+                short(rates.tpcc_commands),
+                short(rates.voter_commands)
             )
         });
         format!(
@@ -180,14 +185,18 @@ impl<'a> Page<'a> {
              <p>Every figure comes from runs of this program; their commands are below it. A \
              transaction, also a read-only one, counts if it is acknowledged as durable within {} \
              s ({} s where a slow device is the bottleneck) after {} s of warm-up. Every command \
-             is run once in each of at most {} rounds, every other round backwards; one that only \
-             a figure shows, and no check judges, in the first {}. Ratios are \
-             taken within a round. Bars and points are medians (means \
-             below five rounds), thin bars and ranges in brackets \
-             90 % intervals. Runs with recovery crash first, and the recovered state is compared \
-             with the state before the crash; if they differ, the figures of the run are not \
-             shown. {} rows of 1,000 bytes, {} of TPC-C. Offered loads are shares of this \
-             machine's rates with Taurus command logging to memory: {}.</p>\n\
+             is run once in each of the first {} rounds, every other round backwards; one that \
+             only a figure shows, and no check judges, in the first {}. The runs of a paper's \
+             claim that is undecided then go on, to at most {} rounds, until it is decided or \
+             their share of the time is over. Ratios are taken within a round. Bars and points are \
+             medians (means below five rounds), thin bars and ranges in brackets 90 % intervals. \
+             From {} rounds on a figure is dropped as an outlier if it is more than {} times as \
+             far from the median as figures are in the median, unless there are more than one in \
+             {} of them; the number of dropped ones is in the brackets. Runs with recovery crash \
+             first, and the recovered state is compared with the state before the crash; if they \
+             differ, the figures of the run are not shown. {} rows of 1,000 bytes, {} of TPC-C. \
+             Offered loads are shares of this machine's rates on the same workload, with Taurus \
+             command logging to memory: {}.</p>\n\
              <p>Where the bandwidth of a device matters, throttled devices replace the paper's. \
              Their bandwidth follows from hardware alone: the bytes per second of the paper's \
              devices for each core and cycle of its processors, times the {} cores of {:.1} GHz \
@@ -211,8 +220,12 @@ impl<'a> Page<'a> {
             size.seconds,
             size.device_seconds,
             size.warmup,
+            JUDGED.min(size.rounds),
+            SHOWN.min(size.rounds),
             size.rounds,
-            SHOWN,
+            ENOUGH,
+            FAR,
+            ENOUGH,
             grouped(size.rows),
             match size.warehouses {
                 1 => "one warehouse".to_string(),
@@ -302,6 +315,7 @@ impl<'a> Page<'a> {
                 Outcome::Done(_) => outcome.trouble().map(str::to_string),
                 Outcome::Unavailable(words) => Some(format!("not available: {words}")),
                 Outcome::Failed(words) => Some(format!("failed: {words}")),
+                Outcome::Skipped => None,
             });
             if let Some(words) = words {
                 let _ = writeln!(text, "    # {}", escape(&words));
@@ -352,6 +366,7 @@ impl<'a> Page<'a> {
 
     /// The report as a JSON value.
     pub fn json(&self) -> Value {
+        let definitions = definition::current();
         let experiments: Vec<Value> = self
             .judged()
             .iter()
@@ -368,24 +383,12 @@ impl<'a> Page<'a> {
                         })
                     })
                     .collect();
-                let findings: Vec<Value> = judged
-                    .findings
-                    .iter()
-                    .zip(&judged.notes)
-                    .filter_map(|((basis, finding), note)| Some((basis, finding.as_ref()?, note)))
-                    .map(|(basis, found, note)| {
-                        let level = basis.level(found.level);
-                        let why = |kind| note.as_ref().filter(|n| n.kind == kind).map(|n| &n.text);
-                        json!({
-                            "text": found.text, "level": level,
-                            "why_above": why(NoteKind::Above), "why_not": why(NoteKind::Not),
-                        })
-                    })
-                    .collect();
+                let findings = findings(judged);
                 json!({
                     "id": experiment.id, "paper": experiment.paper.name(),
                     "source": experiment.source, "title": experiment.title,
                     "claim": experiment.claim, "how": experiment.how, "differs": experiment.differs,
+                    "definition": definitions.get(experiment.id),
                     "verdict": judged.claims(), "expectations": judged.expectations(),
                     "simulated": experiment.is_simulated(),
                     "not_measured":
@@ -406,6 +409,21 @@ impl<'a> Page<'a> {
     pub fn verdicts(&self) -> Vec<(&'static str, Verdict)> {
         self.judged().iter().map(|j| (j.view.experiment.id, j.verdict)).collect()
     }
+}
+
+/// The findings of an experiment as JSON.
+fn findings(judged: &Judged<'_>) -> Vec<Value> {
+    let checks = judged.view.experiment.checks.iter();
+    let all = checks.zip(&judged.findings).zip(&judged.notes);
+    let finding = |((check, (basis, finding)), note): ((&Check, &(Basis, Option<Finding>)), _)| {
+        let (found, note): (_, &Option<Note>) = (finding.as_ref()?, note);
+        let why = |kind| note.as_ref().filter(|note| note.kind == kind).map(|note| &note.text);
+        Some(json!({
+            "text": found.text, "level": basis.level(found.level), "claimed": check.place(),
+            "why_above": why(NoteKind::Above), "why_not": why(NoteKind::Not),
+        }))
+    };
+    all.filter_map(finding).collect()
 }
 
 #[cfg(test)]

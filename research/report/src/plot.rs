@@ -54,8 +54,14 @@ pub fn chart(view: &View<'_>, panel: &Panel) -> Option<Chart> {
     })
 }
 
-fn plain(lines: Vec<Line>, x: &str, log_x: bool, log_y: bool) -> Marks {
+fn plain(mut lines: Vec<Line>, x: &str, log_x: bool, log_y: bool) -> Marks {
+    drop_infinite(&mut lines);
     Marks::Lines { lines, x: x.to_string(), log_x, log_y, mark: None, claims: Vec::new() }
+}
+
+/// No axis has a place for a ratio to nothing: the text of the findings has such ratios.
+fn drop_infinite(lines: &mut [Line]) {
+    lines.iter_mut().for_each(|line| line.points.retain(|(_, spread)| spread.is_finite()));
 }
 
 /// From this factor between the longest and the shortest bar on, lengths are logarithmic.
@@ -63,6 +69,7 @@ const WIDE: f64 = 10.0;
 
 /// Lines over bandwidth; bars if the only bandwidth is the bandwidth of the paper's hardware.
 fn curve(mut lines: Vec<Line>, claims: Vec<(usize, f64, f64)>) -> Marks {
+    drop_infinite(&mut lines);
     let is_alone = |line: &Line| line.points.iter().all(|(x, _)| *x == 1.0);
     if lines.iter().any(|line| !line.points.is_empty()) && lines.iter().all(is_alone) {
         let bar = |(at, line): (usize, &Line)| {
@@ -152,5 +159,18 @@ mod tests {
         let lines = vec![line("a", &[(1.0, 2.0)]), line("b", &[(1.0, 3.0), (8.0, 4.0)])];
         assert!(matches!(curve(lines, claims()), Marks::Lines { .. }));
         assert!(matches!(curve(vec![line("c", &[])], claims()), Marks::Lines { .. }));
+    }
+
+    #[test]
+    fn what_is_infinite_is_not_drawn() {
+        let some = || vec![line("a", &[(1.0, 2.0), (8.0, f64::INFINITY)])];
+        for marks in [curve(some(), Vec::new()), plain(some(), "x", false, false)] {
+            let drawn = match marks {
+                Marks::Lines { lines, .. } => lines.iter().map(|line| line.points.len()).sum(),
+                Marks::Bars { bars, .. } => bars.len(),
+                Marks::Stacks { .. } => 0,
+            };
+            assert_eq!(drawn, 1);
+        }
     }
 }

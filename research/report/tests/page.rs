@@ -8,7 +8,7 @@ use hyades_report::judge::Verdict;
 use hyades_report::page::{About, Page};
 use hyades_report::plan::plan;
 use hyades_report::scale::{Axes, Processors, Rates, Setup, Size};
-use hyades_report::{svg, table};
+use hyades_report::{definition, docs, svg, table};
 use serde_json::json;
 
 /// Checks markup: elements are closed in order, quotes in tags are balanced, and text has no bare
@@ -46,7 +46,7 @@ fn chart(marks: Marks) -> String {
 
 #[test]
 fn every_kind_of_figure_is_well_formed() {
-    let spread = Spread { low: 1.0, median: 2.0, high: 5.0, count: 5 };
+    let spread = Spread { low: 1.0, median: 2.0, high: 5.0, count: 5, dropped: 0 };
     let lines = vec![
         Line { label: "Taurus data <1>".to_string(), points: vec![(1.0, spread), (8.0, spread)] },
         Line { label: "Serial data".to_string(), points: vec![(1.0, Spread::one(0.0))] },
@@ -400,28 +400,41 @@ fn the_documentation_takes_its_results_from_a_report() {
     assert!(page.contains("commit `0123abc`"));
 }
 
-/// Experiments newer than the run in docs/experiments.md. The next full run empties the list.
-const NOT_YET_RUN: &[&str] = &[];
-
-/// The page has every experiment except the newer ones in `NOT_YET_RUN`, and no further one.
+/// A result is of the definition that it was judged under: after a change of an experiment the page
+/// says that it was not measured since, until it is.
 #[test]
-fn the_documentation_has_a_row_for_each_experiment() {
+fn no_result_is_older_than_its_definition() {
     let docs = include_str!("../../../docs/experiments.md");
-    let first = |line: &str| Some(line.strip_prefix("| `")?.split('`').next()?.to_string());
-    let shown: Vec<String> = docs.lines().filter_map(first).collect();
-    let ids: Vec<&str> = experiments().iter().map(|experiment| experiment.id).collect();
-    for id in &ids {
-        let (is_shown, is_new) = (shown.iter().any(|row| row == id), NOT_YET_RUN.contains(id));
-        assert!(is_shown || is_new, "docs/experiments.md lacks {id}: run bench paper --docs");
-        assert!(!(is_shown && is_new), "{id} has been run: take it out of NOT_YET_RUN");
-    }
-    for id in shown.iter().map(String::as_str).chain(NOT_YET_RUN.iter().copied()) {
-        assert!(ids.contains(&id), "there is no experiment {id} any more");
-    }
-    // The page says "older" exactly as long as the run is older.
-    let is_old = docs.contains("The run below is older than the rules above");
-    assert_eq!(is_old, !NOT_YET_RUN.is_empty());
+    let experiments = experiments();
+    let marked = docs::mark_changed(docs, &experiments, &definition::current()).unwrap();
+    let old: Vec<&str> = docs.lines().filter(|line| !marked.contains(line)).collect();
+    assert!(
+        marked == docs,
+        "measure again, or run hyades-lab bench paper --changed --docs docs/experiments.md: \
+         {old:#?}"
+    );
+    let rows = docs.lines().filter(|line| line.starts_with("| `")).count();
+    assert_eq!(rows, experiments.len());
 }
+
+/// Each verdict names the commit that was measured.
+#[test]
+fn verdicts_name_the_commit() {
+    let docs = include_str!("../../../docs/experiments.md");
+    let verdicts =
+        docs.lines().filter(|line| line.starts_with("| `") && line.contains("**claims:"));
+    assert!(verdicts.clone().all(|line| line.contains("; commit `")), "a verdict of no commit");
+    let experiments = experiments();
+    let data = same_everywhere(&experiments);
+    let report = Page { about: about(), experiments: &experiments, data: &data }.json();
+    let page = docs::replace(docs, &report).unwrap();
+    let rows = page.lines().filter(|line| line.starts_with("| `"));
+    assert!(rows.clone().all(|line| line.contains("; commit `0123abc`, definition `")));
+    assert_eq!(docs::mark_changed(&page, &experiments, &definition::current()).unwrap(), page);
+}
+
+/// Levels of results that are not judged.
+const UNCOUNTED: [&str; 3] = ["no claim", "follows from the set-up", "simulated, not judged"];
 
 /// A finding names the source of the compared figure: a paper, or us. Only the papers' figures
 /// count in a verdict.
@@ -440,7 +453,7 @@ fn what_counts_as_a_claim_names_the_paper() {
             if level.starts_with("own expectation") {
                 own += 1;
                 assert!(text.contains("expected:"), "{id}: {text}");
-            } else if !["no claim", "follows from the set-up"].contains(&level.as_str()) {
+            } else if !UNCOUNTED.contains(&level.as_str()) {
                 assert!(text.contains("paper:") && !text.contains("expected:"), "{id}: {text}");
             }
             let exceeds = level.ends_with("exceeds the claim");

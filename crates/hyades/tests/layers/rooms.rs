@@ -242,7 +242,9 @@ pub const CRATES: &[CrateRooms] = &[
             &["axis", "chart", "metric", "scale", "style"],
             &["data", "experiment", "judge", "svg"],
             &["checks", "docs", "plan", "plot", "reasons"],
-            &["page", "table"],
+            &["table"],
+            &["definition"],
+            &["page"],
         ],
     },
     CrateRooms {

@@ -1,6 +1,8 @@
 //! `hyades-lab bench paper`: the papers' experiments, with each run of this program in a separate
 //! process, and a page with the figures.
 
+mod rounds;
+
 use crate::bench::choices::Concurrency;
 use crate::runner::Runner;
 use clap::Args;
@@ -9,15 +11,16 @@ use hyades_cli::machine;
 use hyades_cli::progress::Bar;
 use hyades_cli::units;
 use hyades_report::data::{Data, Outcome};
+use hyades_report::definition;
 use hyades_report::docs;
 use hyades_report::experiment::{Experiment, Run};
 use hyades_report::page::{About, Page};
-use hyades_report::plan::{self, Step};
 use hyades_report::scale::{Axes, Processors, Rates, Setup, Size};
 use hyades_report::table;
+use rounds::Running;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Options of `hyades-lab bench paper`.
 #[derive(Args, Clone, Debug)]
@@ -25,7 +28,7 @@ pub struct PaperOptions {
     /// Directory for report.html and report.json
     #[arg(long, value_name = "DIR", required_unless_present = "docs")]
     out: Option<PathBuf>,
-    /// Short runs in few rounds: at most 15 minutes instead of 90
+    /// Short runs in few rounds: at most 15 minutes instead of three hours
     #[arg(long)]
     quick: bool,
     /// Run only this experiment, or with --from judge only this experiment; may be given several
@@ -48,11 +51,13 @@ pub struct PaperOptions {
     /// Concurrency control of every run [default: that of the paper's figure]
     #[arg(long)]
     concurrency: Option<Concurrency>,
-    /// Most rounds; every run that is judged is repeated once in each, and those that are only
-    /// shown in the first three [default: 7; 5 with --quick]
+    /// Most rounds: runs that are judged have five, those that are only shown three, and those of
+    /// a paper's undecided claim go on until it is decided or their share of the time is over
+    /// [default: 40; 15 with --quick]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1_000))]
     rounds: Option<u64>,
-    /// Time after which no run is repeated [default: 88m; 14m with --quick]
+    /// Time after which no run is repeated, divided by the experiments with undecided claims
+    /// [default: 178m; 14m with --quick]
     #[arg(long, value_name = "TIME", value_parser = units::some_seconds)]
     budget: Option<f64>,
     /// Log service of runs with standbys, as nats://HOST:PORT,../NAME, in a build with --features
@@ -80,6 +85,10 @@ pub struct PaperOptions {
     /// --only beside the page's others
     #[arg(long, value_name = "FILE")]
     docs: Option<PathBuf>,
+    /// Run nothing: in the page of --docs, put a note in place of the results of experiments whose
+    /// definition has changed since
+    #[arg(long, requires = "docs", conflicts_with_all = ["out", "only", "from"])]
+    changed: bool,
     /// Runs so short that their figures mean nothing, to test this command
     #[arg(long, hide = true)]
     tiny: bool,
@@ -138,6 +147,10 @@ pub fn paper(options: &PaperOptions) -> Result<bool, Failure> {
         judge_again(options, from)?;
         return Ok(true);
     }
+    if let (true, Some(page)) = (options.changed, &options.docs) {
+        mark_changed(page)?;
+        return Ok(true);
+    }
     let Some(out) = &options.out else {
         return Err(Failure::Usage("give --out for the report, or --from".to_string()));
     };
@@ -150,8 +163,7 @@ pub fn paper(options: &PaperOptions) -> Result<bool, Failure> {
     setup.rates = rates.unwrap_or(Rates::TYPICAL);
     let experiments = choose(table::all(&setup), &options.only)?;
     let calibration = calibrate(&runner, &setup.size, &experiments)?;
-    let mut data = Data::default();
-    run_all(&runner, &experiments, setup.size, began, &mut data);
+    let data = Running::new(&runner, &experiments, setup.size, began).run();
     let about = about(options, &setup, rates, began, calibration);
     publish(options, &Page { about, experiments: &experiments, data: &data })?;
     Ok(!data.outcomes.values().flatten().any(is_wrong))
@@ -162,7 +174,7 @@ fn is_wrong(outcome: &Outcome) -> bool {
     match outcome {
         Outcome::Done(_) => outcome.value().is_none(),
         Outcome::Failed(_) => true,
-        Outcome::Unavailable(_) => false,
+        Outcome::Unavailable(_) | Outcome::Skipped => false,
     }
 }
 
@@ -257,8 +269,18 @@ fn write_docs(page: &Path, report: &Value, only_some: bool) -> Result<(), Failur
         true => docs::replace_some(&old, report, &ids),
         false => docs::replace(&old, report),
     };
-    let new = new.map_err(Failure::doing(&cannot))?;
+    let marked = new.and_then(|new| docs::mark_changed(&new, &all, &definition::current()));
+    let new = marked.map_err(Failure::doing(&cannot))?;
     std::fs::write(page, new).map_err(Failure::doing(&cannot))
+}
+
+/// Takes the results of changed experiments off a page of the documentation.
+fn mark_changed(page: &Path) -> Result<(), Failure> {
+    let cannot = format!("cannot mark changed experiments in {}", page.display());
+    let old = std::fs::read_to_string(page).map_err(Failure::doing(&cannot))?;
+    let all = table::all(&Setup::typical(Size::FULL));
+    let new = docs::mark_changed(&old, &all, &definition::current());
+    std::fs::write(page, new.map_err(Failure::doing(&cannot))?).map_err(Failure::doing(&cannot))
 }
 
 /// Selects the requested experiments.
@@ -277,7 +299,7 @@ fn choose(all: Vec<Experiment>, only: &[String]) -> Result<Vec<Experiment>, Fail
 
 /// Measures the rates for offered loads. The runs belong to no experiment.
 fn rates(runner: &Runner, setup: &Setup) -> Option<Rates> {
-    let bar = Bar::new("measuring this machine", 3);
+    let bar = Bar::new("measuring this machine", table::CALIBRATIONS as u64);
     let mut done = 0;
     let mut measure = |run: &Run| {
         let outcome = runner.run(&run.words);
@@ -318,54 +340,8 @@ fn calibrate(
             eprintln!("  the model was not calibrated: {why}");
             Ok(None)
         }
+        Outcome::Skipped => Ok(None),
     }
-}
-
-/// Runs the first round, and more until the time is over.
-fn run_all(
-    runner: &Runner,
-    experiments: &[Experiment],
-    size: Size,
-    began: Instant,
-    data: &mut Data,
-) {
-    let steps: &[Step] = &plan::plan(experiments, size.rounds);
-    let bar = Bar::new("experiments", steps.len() as u64);
-    let budget = Duration::from_secs_f64(size.budget);
-    let mut ran = 0;
-    // Measured and expected seconds of the runs so far.
-    let (mut took, mut expected) = (0.0_f64, 0.0_f64);
-    for (at, step) in steps.iter().enumerate() {
-        let pace = if expected > 0.0 { took / expected } else { 1.0 };
-        let left = Duration::from_secs_f64(plan::cost(&steps[at..]) * pace);
-        let left = left.min(budget.saturating_sub(began.elapsed()));
-        bar.say(format!("{} left, {}", units::time(left.as_secs_f64()), step.experiment));
-        let needed = Duration::from_secs_f64(step.cost * pace);
-        if step.round > 0 && began.elapsed() + needed > budget {
-            break;
-        }
-        let start = Instant::now();
-        let outcome = runner.run(&step.arguments());
-        if matches!(outcome, Outcome::Done(_)) {
-            took += start.elapsed().as_secs_f64();
-            expected += step.cost;
-        }
-        if is_wrong(&outcome) {
-            let why = match &outcome {
-                Outcome::Failed(why) => why,
-                other => other.trouble().unwrap_or_default(),
-            };
-            bar.note(&format!("failed: hyades-lab {}: {why}", step.words.join(" ")));
-        }
-        data.add(&step.words, outcome);
-        ran = at + 1;
-        bar.set(ran as u64);
-    }
-    let skipped = match steps.len() - ran {
-        0 => String::new(),
-        n => format!(", {n} repetitions skipped for lack of time"),
-    };
-    bar.finish(&format!("{ran} runs in {}{skipped}", units::time(began.elapsed().as_secs_f64())));
 }
 
 #[cfg(test)]

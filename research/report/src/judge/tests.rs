@@ -13,7 +13,7 @@ fn of(findings: &[Option<Finding>], simulated: bool) -> Verdict {
 }
 
 fn spread(low: f64, high: f64) -> Spread {
-    Spread { low, median: (low * high).sqrt(), high, count: 5 }
+    Spread { low, median: (low * high).sqrt(), high, count: 5, dropped: 0 }
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn no_difference_is_no_factor() {
 /// Intervals at or near the band that once held as `about 1`.
 #[test]
 fn noise_helps_no_claim_of_equality() {
-    let measured = |low, median, high| of_same(&Spread { low, median, high, count: 4 });
+    let measured = |low, median, high| of_same(&Spread { low, median, high, count: 4, dropped: 0 });
     assert_eq!(measured(0.602, 0.699, 0.942), Level::Undecided);
     assert_eq!(measured(1.05, 1.32, 1.45), Level::Undecided);
     assert_eq!(measured(1.0, 1.17, 1.36), Level::Undecided);
@@ -181,7 +181,7 @@ fn replayed(devices: f64, one: f64, ratio: f64) -> Basis {
         words: vec![series.to_string()],
         cost: 0.0,
     };
-    let check = Check::new(|_| found(Level::Holds)).unless_bound(
+    let check = Check::new(|_| found(Level::Holds)).claimed("table 1").unless_bound(
         "YCSB",
         Metric::ReplayBandwidth,
         vec![("Parallel", 1.0, devices * 100.0), ("Serial", 1.0, 100.0)],
@@ -227,7 +227,10 @@ fn what_is_not_as_claimed_says_why_and_nothing_else_does() {
     };
     let says = |kind, text: &str| Some((kind, text.to_string()));
     let check = || Check::new(|_| None);
-    let both = || check().above_because("fewer bytes").not_by(|_| Some("two cores".to_string()));
+    let both = || {
+        let above = check().above_by(|_| Some("fewer bytes".to_string()));
+        above.not_by(|_| Some("two cores".to_string()))
+    };
     let (tested, above) = (Basis::Tested, Level::Exceeds);
     assert_eq!(note(both(), tested, above), says(NoteKind::Above, "fewer bytes"));
     assert_eq!(note(check(), tested, above), says(NoteKind::Above, "not examined"));
@@ -306,9 +309,37 @@ fn a_finding_that_is_expected_claims_nothing_of_a_paper() {
     let says = |text: &str, check: Check| {
         check.basis(&view, Some(&Finding { text: text.to_string(), level: Level::Holds }))
     };
-    let check = || Check::new(|_| None);
+    let check = || Check::new(|_| None).claimed("section 5");
     assert_eq!(says("a is 2 times b (paper: 2)", check()), Basis::Tested);
     assert_eq!(says("a is 2 times b (expected: at least 1)", check()), Basis::Expected);
     let context = check().resting_on(Basis::Context);
     assert_eq!(says("a is 2 times b (expected: at least 1)", context), Basis::Context);
+}
+
+/// A claim is the paper's only if the check names the place in the paper.
+#[test]
+fn a_claim_without_a_place_in_a_paper_is_ours() {
+    let data = Data::default();
+    let experiment = Experiment::example(Vec::new());
+    let view = View { experiment: &experiment, data: &data };
+    let text = "a is 1 times b (paper: about 1)".to_string();
+    let check = || {
+        let text = text.clone();
+        Check::new(move |_| Some(Finding { text: text.clone(), level: Level::Holds }))
+    };
+    let own = check();
+    let finding = own.look(&view).unwrap();
+    assert_eq!(finding.text, "a is 1 times b (expected: about 1)");
+    assert_eq!((own.basis(&view, Some(&finding)), own.place()), (Basis::Expected, None));
+    let claimed = check().claimed("figure 4");
+    let finding = claimed.look(&view).unwrap();
+    assert_eq!(finding.text, text);
+    assert_eq!(claimed.basis(&view, Some(&finding)), Basis::Tested);
+    assert_eq!(claimed.place(), Some("figure 4"));
+    // What follows from the set-up is no result.
+    let given = |is: bool| check().claimed("figure 4").unless_given(move |_| is);
+    assert_eq!(given(true).basis(&view, Some(&finding)), Basis::Construction);
+    assert_eq!(given(false).basis(&view, Some(&finding)), Basis::Tested);
+    let shown = given(true).resting_on(Basis::Context);
+    assert_eq!(shown.basis(&view, Some(&finding)), Basis::Context);
 }

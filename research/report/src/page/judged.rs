@@ -135,7 +135,8 @@ pub(super) fn reason(judged: &Judged<'_>) -> String {
 
 pub(super) fn found(judged: &Judged<'_>) -> String {
     let mut out = String::from("<ul class=\"found\">");
-    for ((basis, finding), note) in judged.findings.iter().zip(&judged.notes) {
+    let checks = judged.view.experiment.checks.iter();
+    for ((check, (basis, finding)), note) in checks.zip(&judged.findings).zip(&judged.notes) {
         let Some(finding) = finding else { continue };
         let mark = match finding.level {
             _ if !basis.is_judged() => "=",
@@ -153,7 +154,10 @@ pub(super) fn found(judged: &Judged<'_>) -> String {
             Some(note) => format!("<br>{}: {}.", note.kind.words(), prose(&note.text)),
             None => String::new(),
         };
-        let _ = write!(out, "<li>{mark}\u{2002}{}{rests}{why}</li>", prose(&finding.text));
+        let place = check
+            .place()
+            .map_or(String::new(), |place| format!(" title=\"the paper: {}\"", escape(place)));
+        let _ = write!(out, "<li{place}>{mark}\u{2002}{}{rests}{why}</li>", prose(&finding.text));
     }
     let missing = judged.findings.iter().filter(|(_, finding)| finding.is_none()).count();
     if judged.verdict == Verdict::NotMeasured {

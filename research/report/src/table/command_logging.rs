@@ -3,7 +3,7 @@
 mod at_home;
 mod contents;
 mod differential;
-mod load;
+pub(super) mod load;
 mod reading;
 mod replicated;
 
@@ -24,6 +24,10 @@ const CONTROL: &str = "partitioned";
 const NO_SITES: &str = "no thread owns a partition: a transaction runs on its caller's thread when \
                         its turn has come, and a call costs no hand-over between threads";
 
+/// The difference where the paper's commands are compared.
+const AT_COMMIT: &str = "the paper logs a command before it runs: here serial command logs it at \
+                         commit, and the scheme on arrival before it runs";
+
 pub(super) fn experiments(table: &Table<'_>) -> Vec<Experiment> {
     let mut all = vec![tpcc(table), load::experiment(table), voter(table)];
     // Left out where time is short: the claim is on bytes, and bytes vary little.
@@ -33,10 +37,28 @@ pub(super) fn experiments(table: &Table<'_>) -> Vec<Experiment> {
     all
 }
 
-/// Why commands are shorter than the paper's, whose format is not known.
-const SHORT_COMMANDS: &str = "in our format a procedure takes a byte or two, and a number as many \
-                              bytes as its value needs; the paper does not give its own, so that \
-                              this is assumed to be the reason";
+/// Why commands are shorter than the paper's, whose format is not known: records of changes are
+/// not. `claimed`: the paper's bytes of a record of changes, and of a command.
+fn by_short_commands(view: &View<'_>, group: &str, claimed: [f64; 2]) -> Option<String> {
+    let bytes = |series| view.median(group, series, 0.0, Metric::BytesPerRecord);
+    let (changes, command) = (bytes(PHYSIOLOGICAL.label)?, bytes(SERIAL_COMMAND.label)?);
+    (changes * TOLERANCE >= claimed[0] && command * TOLERANCE < claimed[1]).then(|| {
+        format!(
+            "the changes of a transaction take {} bytes, in the paper about {}, but its command \
+             {}, in the paper about {}: in our format a procedure takes a byte or two, and a \
+             number as many bytes as its value needs; the paper does not give its own",
+            short(changes),
+            short(claimed[0]),
+            short(command),
+            short(claimed[1])
+        )
+    })
+}
+
+/// Bytes of TPC-C: ten times as many for the changes as for a command, of about 100 bytes.
+const TPCC_BYTES: [f64; 2] = [1_000.0, 100.0];
+/// Bytes of a vote.
+const VOTE_BYTES: [f64; 2] = [81.0, 55.0];
 
 const PAIR: [(&str, f64); 2] = [(PHYSIOLOGICAL.label, 0.0), (SERIAL_COMMAND.label, 0.0)];
 const UNLOGGED: (&str, f64) = (NONE.label, 0.0);
@@ -95,8 +117,7 @@ fn tpcc(table: &Table<'_>) -> Experiment {
         let command = logged(partitioned_tpcc(table).by(scheme, "memory", 1, 1), scheme);
         replayed(command, scheme).run("TPC-C", scheme.label, 0.0)
     });
-    let (rate, size) = (Metric::Throughput, Metric::BytesPerRecord);
-    let replay = Metric::ReplayRate;
+    let (rate, size, replay) = (Metric::Throughput, Metric::BytesPerRecord, Metric::ReplayRate);
     let mut runs: Vec<Run> = runs.into();
     let cut = partitioned_tpcc(table).by(PHYSIOLOGICAL, "memory", 1, 4);
     runs.push(logged(cut, PHYSIOLOGICAL).with("--cut-changes 100").run("TPC-C", CUT, 0.0));
@@ -124,6 +145,7 @@ fn tpcc(table: &Table<'_>) -> Experiment {
         differs: vec![
             NO_SITES.to_string(),
             format!("{} workers on {} warehouses", table.here.cores, table.size.warehouses),
+            AT_COMMIT.to_string(),
             "no snapshot is written beside the run".to_string(),
         ],
         runs,
@@ -140,14 +162,18 @@ fn tpcc(table: &Table<'_>) -> Experiment {
             by_table,
         ],
         checks: vec![
-            Check::times("TPC-C", rate, "Serial command", "Physiological", 1.5),
-            Check::same("TPC-C", rate, "Serial command", "No logging"),
+            Check::times("TPC-C", rate, "Serial command", "Physiological", 1.5)
+                .claimed("section V-C.1, figure 6"),
+            Check::same("TPC-C", rate, "Serial command", "No logging")
+                .claimed("section V-C.1, figure 6"),
             Check::times("TPC-C", size, "Physiological", "Serial command", 10.0)
-                .above_because(SHORT_COMMANDS),
+                .claimed("section V-C.3")
+                .above_by(|view| by_short_commands(view, "TPC-C", TPCC_BYTES)),
             Check::times("TPC-C", replay, "Physiological", "Serial command", 1.5)
+                .claimed("section V-C.5, figure 8")
                 .not_by_replay_time("TPC-C", PAIR, UNLOGGED),
-            within("TPC-C", "Serial command", 50.0, 170.0),
-            Check::times("TPC-C", rate, CUT, "Physiological", 1.01),
+            within("TPC-C", "Serial command", 50.0, 170.0).claimed("section V-C.3"),
+            Check::times("TPC-C", rate, CUT, "Physiological", 1.01).claimed("section V-C.4"),
             read_commands,
             read_rows,
             beside_command,
@@ -201,6 +227,7 @@ fn voter(table: &Table<'_>) -> Experiment {
         differs: vec![
             NO_SITES.to_string(),
             format!("{} workers, not six sites", table.here.cores),
+            AT_COMMIT.to_string(),
             "no clients and no network: a call costs a fraction of VoltDB's, so the log's share is \
              another"
                 .to_string(),
@@ -213,12 +240,18 @@ fn voter(table: &Table<'_>) -> Experiment {
             reading::panel("Voter"),
         ],
         checks: vec![
-            Check::times("Voter", rate, command, physiological, 1.19),
-            Check::same("Voter", rate, command, "No logging"),
-            Check::same("Voter", rate, ARRIVAL.label, "No logging").not_by(by_short_votes),
-            Check::costs("Voter", size, command, 55.0).above_because(SHORT_COMMANDS),
-            Check::costs("Voter", size, physiological, 81.0),
+            Check::times("Voter", rate, command, physiological, 1.19)
+                .claimed("section V-C.1, figure 3"),
+            Check::same("Voter", rate, command, "No logging").claimed("section V-C.1, figure 3"),
+            Check::same("Voter", rate, ARRIVAL.label, "No logging")
+                .claimed("section V-C.1, figure 3")
+                .not_by(by_short_votes),
+            Check::costs("Voter", size, command, 55.0)
+                .claimed("section V-C.3")
+                .above_by(|view| by_short_commands(view, "Voter", VOTE_BYTES)),
+            Check::costs("Voter", size, physiological, 81.0).claimed("section V-C.3"),
             Check::times("Voter", replay, physiological, command, 5.0)
+                .claimed("section V-C.5, figure 5")
                 .not_by_replay_time("Voter", PAIR, UNLOGGED),
             read_commands,
             read_rows,
@@ -333,18 +366,25 @@ fn crossing(group: &'static str, series: &'static str, over: &'static str) -> Ch
 /// Transactions that span partitions, on one node.
 fn spanning(table: &Table<'_>) -> Experiment {
     const GROUP: &str = "New-Order";
+    const PLACE: &str = "section V-C.6, figure 9";
     let metric = Metric::Throughput;
     let (command, physiological) = (SERIAL_COMMAND.label, PHYSIOLOGICAL.label);
     let mut checks = vec![
         Check::times_at(GROUP, metric, (command, 0.0), (physiological, 0.0), 1.5)
+            .claimed(PLACE)
             .not_by_bytes(GROUP, [(command, 0.0), (physiological, 0.0)]),
         Check::times_at(GROUP, metric, (command, 50.0), (physiological, 50.0), 1.4)
+            .claimed(PLACE)
             .not_by_bytes(GROUP, [(command, 50.0), (physiological, 50.0)]),
         Check::same_at(GROUP, metric, (command, 100.0), (physiological, 100.0))
+            .claimed(PLACE)
             .not_by_bytes(GROUP, [(command, 100.0), (physiological, 100.0)]),
-        Check::falls(GROUP, metric, command, 0.0, 100.0),
-        Check::falls(GROUP, metric, SITES, 0.0, 100.0),
     ];
+    // A transaction that has two partitions to itself keeps others from both, whatever the log.
+    checks.extend([command, SITES].map(|series| {
+        let falls = Check::falls(GROUP, metric, series, 0.0, 100.0);
+        falls.claimed(PLACE).resting_on(Basis::Construction)
+    }));
     let shares: &[f64] = if table.size.fine { &SHARES } else { &[0.0, 100.0] };
     checks.extend(not_below(GROUP, command, SITES, shares));
     checks.extend(table.size.fine.then(|| keeps_own(GROUP, command, 10.0, 0.9)));
@@ -408,11 +448,8 @@ fn slow_stream(table: &Table<'_>) -> Experiment {
         metric,
         shape: Shape::Lines { x: "a write to the slow device (ms)", log_x: true, log_y: true },
     };
-    let expected = |scheme: &Scheme| {
-        let rate = Check::flat(GROUP, Metric::Throughput, scheme.label, 1.05);
-        [Check::waits(GROUP, scheme.label, (1.0, 20.0), 1.3, true), rate]
-    };
-    let checks = schemes.iter().flat_map(expected).collect();
+    let expected = |scheme: &Scheme| Check::waits(GROUP, scheme.label, (1.0, 20.0), 1.3, true);
+    let checks = schemes.iter().map(expected).collect();
     Experiment {
         id: "command-slow-stream",
         paper: Paper::CommandLogging,
@@ -423,8 +460,8 @@ fn slow_stream(table: &Table<'_>) -> Experiment {
         how:
             "20,000 votes per second. Four streams, each on a device whose writes take 1 ms; those \
               of the last one take as long as the axis says. A session moves to the stream with \
-              the least to do. Expected, by our rule: the median grows 1.3 times at most, and the \
-              throughput is that without a slow stream."
+              the least to do. Expected, by our rule: the median grows 1.3 times at most. The \
+              throughput is the offered load."
                 .to_string(),
         differs: vec![
             "the paper has one log for each node, and no figure of this".to_string(),

@@ -50,6 +50,7 @@ fn fewer_conflicts(claim: &'static str, judge: fn(&Spread) -> Level) -> Check {
         );
         Some(Finding { text, level: judge(&ratio) })
     })
+    .claimed("TicToc, section 5")
 }
 
 fn contention(table: &Table<'_>) -> Experiment {
@@ -135,7 +136,8 @@ fn is_as_fast(control: Control) -> Check {
         let times = if ratio.median.is_finite() {
             format!("{} times the rows of a transaction", with_interval(&ratio))
         } else {
-            "rows where no transaction reads the whole table".to_string()
+            let rounds = ratio.count;
+            format!("rows where no transaction reads the whole table, in {rounds} rounds")
         };
         let text = format!("{}: a snapshot reads {times} (expected: at least as many)", control.0);
         Some(Finding { text, level: of_band(&ratio, 1.0, f64::INFINITY) })

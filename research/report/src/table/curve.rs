@@ -63,17 +63,17 @@ pub(super) fn is_needed(table: &Table<'_>, claims: &[Ratio], times: f64, series:
     table.size.fine && times == 1.0 || claims.iter().any(named)
 }
 
-/// A check of each ratio, at the mark.
+/// A check of each ratio, at the mark. `place` is where the paper states the ratios.
 pub(super) fn checks(
     table: &Table<'_>,
     machine: &Machine,
     claims: &[Claims],
-    metric: Metric,
+    (metric, place): (Metric, &'static str),
 ) -> Vec<Check> {
     let each = |(group, ratios): &Claims| -> Vec<Check> {
         let check = |(series, over, ratio): &Ratio| {
             let check = Check::times_at(group, metric, (series, 1.0), (over, 1.0), *ratio);
-            let check = check.above_by_bytes(group, 1.0, series, over);
+            let check = check.claimed(place).above_by_bytes(group, 1.0, series, over);
             let check = match metric {
                 Metric::ReplayRate => {
                     check.not_by_threads(group, [(series, 1.0), (over, 1.0)], *ratio)

@@ -101,7 +101,8 @@ fn checkpoints(table: &Table<'_>) -> Experiment {
     };
     let (all, few) = (both(ALL, " --write-share 1"), both(FEW, ""));
     let check = |group, expected| {
-        within((group, Metric::Throughput), OFTEN, NONE, (0.9, f64::INFINITY), expected)
+        let ratio = (group, Metric::Throughput);
+        within(ratio, OFTEN, NONE, (0.9, f64::INFINITY), expected).claimed("section 6.6")
     };
     Experiment {
         id: "deuteronomy-checkpoints",
@@ -182,7 +183,8 @@ fn writes_only(table: &Table<'_>) -> Experiment {
             with_interval(&rate)
         );
         Some(Finding { text, level: of_band(&rate, 0.85 * BANDWIDTH, f64::INFINITY) })
-    });
+    })
+    .claimed("section 6.3");
     Experiment {
         id: "deuteronomy-writes",
         paper: Paper::Deuteronomy,

@@ -44,22 +44,31 @@ pub fn all(setup: &Setup) -> Vec<Experiment> {
     out
 }
 
-/// The runs that fix offered loads: YCSB, Payment, New-Order.
-pub fn calibration(setup: &Setup) -> [Run; 3] {
+/// The number of runs that fix offered loads.
+pub const CALIBRATIONS: usize = 5;
+
+/// The runs that fix offered loads: YCSB, Payment, New-Order, and the workloads of command logging,
+/// as loads are offered to them.
+pub fn calibration(setup: &Setup) -> [Run; CALIBRATIONS] {
     let table = Table::of(setup);
     let to_memory = "--protocol taurus --record command --device memory";
-    [("YCSB", table.ycsb()), ("Payment", table.payment()), ("New-Order", table.new_order())]
-        .map(|(name, command)| command.with(to_memory).run(name, "Taurus command", 0.0))
+    let [ycsb, payment, new_order] =
+        [("YCSB", table.ycsb()), ("Payment", table.payment()), ("New-Order", table.new_order())]
+            .map(|(name, command)| command.with(to_memory).run(name, "Taurus command", 0.0));
+    let [tpcc, voter] = command_logging::load::highest(&table);
+    [ycsb, payment, new_order, tpcc, voter]
 }
 
 /// The rates of the runs of [`calibration`]; none if a run failed.
-pub fn rates(results: [Option<&Value>; 3]) -> Option<Rates> {
-    let [ycsb, payment, new_order] = results.map(|run| Metric::Throughput.of(run?));
+pub fn rates(results: [Option<&Value>; CALIBRATIONS]) -> Option<Rates> {
+    let [ycsb, payment, new_order, tpcc, voter] = results.map(|run| Metric::Throughput.of(run?));
     let measured = |rate: Option<f64>| rate.filter(|rate| *rate > 0.0);
     Some(Rates {
         ycsb: measured(ycsb)?,
         payment: measured(payment)?,
         new_order: measured(new_order)?,
+        tpcc_commands: measured(tpcc)?,
+        voter_commands: measured(voter)?,
     })
 }
 

@@ -30,8 +30,8 @@ fn lines(group: &'static str, x: &'static str) -> Vec<Panel> {
 fn differs() -> Vec<String> {
     vec![
         "no paper has this figure; the limits are ours".to_string(),
-        "Plover waits for every partition's mark that the transaction touched, by our rule, which \
-         is stricter than its own"
+        "Plover waits for the marks of all streams, by our rule, which is stricter than its own: \
+         the marks of the partitions that the transaction touched"
             .to_string(),
         "Poplar writes columns, which counts as a read: no transaction is blind".to_string(),
     ]

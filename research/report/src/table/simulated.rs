@@ -4,7 +4,7 @@ use super::*;
 use crate::axis::short;
 use crate::chart::Spread;
 use crate::experiment::{Panel, Paper, Shape};
-use crate::judge::{Check, Finding, of_factor};
+use crate::judge::{Basis, Check, Finding, Level};
 use crate::scale::{self, HDD, NVME, SSD};
 
 /// Placeholder for the path of the file with the costs of this machine.
@@ -88,14 +88,15 @@ fn lines(group: &'static str, title: &str, metric: Metric) -> Panel {
 
 /// A ratio, with the interval over the seeds.
 fn with_seeds(ratio: &Spread) -> String {
-    let Spread { low, median, high, count } = ratio;
+    let Spread { low, median, high, count, .. } = ratio;
     match count {
         1 => format!("{} times (one seed)", short(*median)),
         n => format!("{} ({} to {}, {n} seeds) times", short(*median), short(*low), short(*high)),
     }
 }
 
-/// The largest ratio of two series along the axis.
+/// The largest ratio of two series along the axis. Not judged: the model gives decoding, parking
+/// and the locks of windows no time, and was compared with runs of one and two workers only.
 fn peak(
     group: &'static str,
     metric: Metric,
@@ -115,9 +116,10 @@ fn peak(
                 metric.label(),
                 with_seeds(&ratio)
             ),
-            level: of_factor(&ratio, paper),
+            level: Level::Undecided,
         })
     })
+    .resting_on(Basis::Simulated)
 }
 
 const HOW: &str = "Simulated: a discrete-event model with the costs of this machine at one and \
@@ -179,12 +181,14 @@ fn nvme(table: &Table<'_>) -> Experiment {
         differs: assumptions_and(&[EPOCHS]),
         runs: sweep("YCSB", &MODELLED, &workers, &devices(&NVME, 16), TAURUS),
         panels: vec![lines("YCSB", "YCSB", rate)],
-        checks: vec![
+        checks: [
             peak("YCSB", rate, "Taurus data", "Serial data", 9.9),
             peak("YCSB", rate, "Taurus command", "Serial command", 2.9),
             peak("YCSB", rate, "Taurus command", "Plover", 2.4),
             peak("YCSB", rate, "Taurus command", "Silo-R", 2.8),
-        ],
+        ]
+        .map(|check| check.claimed("section 5.2"))
+        .into(),
         not_measured: None,
     }
 }
@@ -203,11 +207,13 @@ fn hdd(table: &Table<'_>) -> Experiment {
         differs: assumptions_and(&[EPOCHS]),
         runs: sweep("YCSB", &MODELLED, &workers, &devices(&HDD, 8), SLOW),
         panels: vec![lines("YCSB", "YCSB", rate)],
-        checks: vec![
+        checks: [
             peak("YCSB", rate, "Taurus data", "Serial data", 7.1),
             peak("YCSB", rate, "Taurus command", "Plover", 9.2),
             peak("YCSB", rate, "Taurus command", "Silo-R", 9.2),
-        ],
+        ]
+        .map(|check| check.claimed("section 5.3"))
+        .into(),
         not_measured: None,
     }
 }
@@ -228,11 +234,13 @@ fn recovery(table: &Table<'_>) -> Experiment {
         differs: assumptions_and(&[EPOCHS]),
         runs: sweep("YCSB", &schemes, &workers, &devices(&NVME, 16), RECOVERED),
         panels: vec![lines("YCSB", "YCSB", rate)],
-        checks: vec![
+        checks: [
             peak("YCSB", rate, "Taurus data", "Serial data", 22.9),
             peak("YCSB", rate, "Taurus command", "Serial command", 75.6),
             peak("YCSB", rate, "Taurus command", "Silo-R", 9.7),
-        ],
+        ]
+        .map(|check| check.claimed("section 5.2, abstract"))
+        .into(),
         not_measured: None,
     }
 }
@@ -274,11 +282,13 @@ fn poplar(table: &Table<'_>) -> Experiment {
             lines("YCSB", "(a) Throughput", rate),
             lines("YCSB", "(b) Median latency", Metric::LatencyP50),
         ],
-        checks: vec![
+        checks: [
             peak("YCSB", rate, "Poplar", "Serial data", 2.0),
             peak("YCSB", rate, "Silo-R", "Serial data", 2.0),
             peak("YCSB", Metric::LatencyP50, "Silo-R", "Poplar", 6.0),
-        ],
+        ]
+        .map(|check| check.claimed("section 6.3"))
+        .into(),
         not_measured: None,
     }
 }

@@ -158,7 +158,6 @@ fn hdd_figures(table: &Table<'_>) -> Vec<Figure> {
     ];
     if table.size.fine {
         out.push(Figure {
-            logging: vec![("Taurus command", "Taurus data", 7.7)],
             recovery: vec![
                 ("Taurus data", "Serial data", 6.7),
                 ("Taurus command", "Serial command", 17.5),
@@ -173,11 +172,13 @@ fn hdd_figures(table: &Table<'_>) -> Vec<Figure> {
 fn hdd_logging(table: &Table<'_>) -> Experiment {
     let figures = hdd_figures(table);
     let rate = Metric::Throughput;
-    let mut all = checks(table, &HDD, &claims(&figures, |figure| &figure.logging), rate);
+    let logging = claims(&figures, |figure| &figure.logging);
+    let mut all = checks(table, &HDD, &logging, (rate, "section 5.3, figure 9"));
     for (series, over) in
         [("Taurus data", "Silo-R"), ("Taurus data", "Plover"), (RAID_DATA, "Taurus data")]
     {
         let check = Check::same_at("YCSB", rate, (series, 1.0), (over, 1.0));
+        let check = check.claimed("section 5.3, figure 9a");
         all.push(at_mark(table, &HDD, check, ("YCSB", rate), [series, over]));
     }
     Experiment {
@@ -197,7 +198,7 @@ fn hdd_logging(table: &Table<'_>) -> Experiment {
         ),
         differs: differs(table, &HDD),
         runs: runs(table, &HDD, 1, &figures),
-        panels: panels(&claims(&figures, |figure| &figure.logging), rate),
+        panels: panels(&logging, rate),
         checks: all,
         not_measured: None,
     }
@@ -210,7 +211,8 @@ fn hdd_recovery(table: &Table<'_>, slow: &Table<'_>) -> Experiment {
     let from_memory = schemes.map(|scheme| in_memory(table, "YCSB", MEMORY, scheme));
     let one = HDD.scaled(&table.here, 1.0) * 1e6;
     let allowed = |scheme, over| Check::allowed(("YCSB", 1.0), MEMORY, scheme, over, one);
-    let mut all = checks(slow, &HDD, &claims(&figures, |figure| &figure.recovery), rate);
+    let claimed = claims(&figures, |figure| &figure.recovery);
+    let mut all = checks(slow, &HDD, &claimed, (rate, "section 5.3, figure 10"));
     if table.axes.log_dirs.is_empty() {
         all.extend([
             allowed(("Taurus data", 8), ("Serial data", 1)),
@@ -238,7 +240,7 @@ fn hdd_recovery(table: &Table<'_>, slow: &Table<'_>) -> Experiment {
         ),
         differs: differs(slow, &HDD),
         runs: runs(slow, &HDD, 1, &figures).into_iter().chain(from_memory).collect(),
-        panels: panels(&claims(&figures, |figure| &figure.recovery), rate),
+        panels: panels(&claimed, rate),
         checks: all,
         not_measured: None,
     }
@@ -301,7 +303,7 @@ fn nvme_figures(table: &Table<'_>) -> Vec<Figure> {
 }
 
 fn nvme_logging(table: &Table<'_>) -> Experiment {
-    let figures = nvme_figures(table);
+    let claimed = claims(&nvme_figures(table), |figure| &figure.logging);
     let rate = Metric::Throughput;
     Experiment {
         id: "2020-nvme-logging",
@@ -318,18 +320,15 @@ fn nvme_logging(table: &Table<'_>) -> Experiment {
             table.scaled(&NVME)
         ),
         differs: differs(table, &NVME),
-        runs: runs(table, &NVME, 2, &figures),
-        panels: panels(&claims(&figures, |figure| &figure.logging), rate),
-        checks: checks(table, &NVME, &claims(&figures, |figure| &figure.logging), rate),
+        runs: runs(table, &NVME, 2, &nvme_figures(table)),
+        panels: panels(&claimed, rate),
+        checks: checks(table, &NVME, &claimed, (rate, "abstract; section 5.2")),
         not_measured: None,
     }
 }
 
 /// The group of runs with a count of the log records that can be replayed at once.
 const CHAINS: &str = "Payment, chains";
-
-/// The reason where the run has no count.
-const CHAINS_APART: &str = "what they wait for is measured separately, in docs/experiments.md";
 
 fn chains(table: &Table<'_>) -> Run {
     let command = of(table, "Payment", TAURUS_COMMAND, "no-wait").with(TAURUS_COMMAND.options);
@@ -354,13 +353,13 @@ fn by_chains(view: &View<'_>) -> Option<String> {
 fn nvme_recovery(table: &Table<'_>) -> Experiment {
     let figures = nvme_figures(table);
     let rate = Metric::ReplayRate;
-    let mut all = checks(table, &NVME, &claims(&figures, |figure| &figure.recovery), rate);
+    let claimed = claims(&figures, |figure| &figure.recovery);
+    // The abstract names no workload for 22.9 and 75.6.
+    let mut all = checks(table, &NVME, &claimed, (rate, "abstract; section 5.2"));
     let mut runs = runs(table, &NVME, 2, &figures);
     if table.size.fine {
         // The check of Payment is the last.
-        let payment = all.pop().map(|check| {
-            check.not_by(|view| by_chains(view).or_else(|| Some(CHAINS_APART.to_string())))
-        });
+        let payment = all.pop().map(|check| check.not_by(by_chains).measured_apart());
         all.extend(payment);
         runs.push(chains(table));
     }
@@ -380,7 +379,7 @@ fn nvme_recovery(table: &Table<'_>) -> Experiment {
         ),
         differs: differs(table, &NVME),
         runs,
-        panels: panels(&claims(&figures, |figure| &figure.recovery), rate),
+        panels: panels(&claimed, rate),
         checks: all,
         not_measured: None,
     }

@@ -6,7 +6,7 @@ use super::*;
 use crate::axis::short;
 use crate::checks::with_interval;
 use crate::experiment::{Panel, Paper, Shape};
-use crate::judge::{Check, Finding, LEAST, TOLERANCE, of_band};
+use crate::judge::{Basis, Check, Finding, LEAST, TOLERANCE, of_band};
 
 pub(super) fn experiments(table: &Table<'_>) -> Vec<Experiment> {
     vec![memory(table), workers(table)]
@@ -102,7 +102,7 @@ fn memory(table: &Table<'_>) -> Experiment {
     runs.extend(ways(table));
     panels.push(bars(letter(), WAYS, "", replay));
     checks.push(Check::same("YCSB", rate, "Taurus data", "Silo-R"));
-    let slower = Check::same("YCSB", replay, "Taurus data", "Silo-R");
+    let slower = Check::same("YCSB", replay, "Taurus data", "Silo-R").claimed("section 5.4");
     checks.push(slower.not_by(by_epochs).measured_apart());
     checks.push(Check::beside(WAYS, replay, RECOVERED[1].0, RECOVERED[0].0));
     if table.size.fine {
@@ -122,7 +122,12 @@ fn memory(table: &Table<'_>) -> Experiment {
               the engine does, with the paper's pools, and on one thread."
             .to_string(),
         differs: vec![
-            "a reduced advantage is read as none: equal within a fifth".to_string(),
+            "the paper says that the advantage is greatly reduced, not to what: that commands are \
+             then about as fast as data is what we expect"
+                .to_string(),
+            "the paper compares Taurus data with Silo-R in recovery; about the same rate of \
+             logging is what we expect"
+                .to_string(),
             format!("{} cores, not 56 workers; 2020-workers has the scale", table.here.cores),
             format!("YCSB has {} rows, not 10 GB", table.rows()),
             "Silo-R has the same locking as the others, in the paper Silo's".to_string(),
@@ -208,8 +213,11 @@ fn workers(table: &Table<'_>) -> Experiment {
     let (rate, replay) = (Metric::Throughput, Metric::ReplayRate);
     let mut checks = Vec::new();
     for scheme in [TAURUS_DATA, TAURUS_COMMAND] {
-        checks.push(Check::rises("YCSB", rate, scheme.label, 1.0, most));
-        checks.push(Check::rises("YCSB", replay, scheme.label, 1.0, most));
+        // Two threads do more than one, whatever they do.
+        checks.extend([rate, replay].map(|metric| {
+            let rises = Check::rises("YCSB", metric, scheme.label, 1.0, most);
+            rises.claimed("sections 5.2 to 5.4").resting_on(Basis::Construction)
+        }));
         let scaling = scales(rate, scheme.label, most);
         checks.push(if scheme.label == TAURUS_DATA.label {
             scaling.not_by(move |view| by_bytes_written(view, most))

@@ -132,6 +132,7 @@ fn gap(share: f64, paper: f64) -> Check {
         true => Check::same_at(BY_SHARE, metric, points[0], points[1]),
         false => Check::times_at(BY_SHARE, metric, points[0], points[1], paper),
     };
+    let check = check.claimed("section V-C.6, figure 10");
     match share == 0.0 {
         true => check.not_by(by_shared_processors),
         false => check.not_by(by_short_spans(share)).above_by(by_short_spans(share)),
@@ -157,9 +158,10 @@ fn checks(table: &Table<'_>) -> Vec<Check> {
     let alone = [(COMMAND, 0.0), (DATA, 0.0)];
     let mut checks = vec![
         Check::times_at(BY_STANDBYS, rate, alone[0], alone[1], 1.5)
+            .claimed("section V-C.6, figure 9")
             .above_by_bytes(BY_STANDBYS, 0.0, COMMAND, DATA)
             .not_by_bytes(BY_STANDBYS, alone),
-        Check::same_at(BY_STANDBYS, rate, alone[0], UNLOGGED),
+        Check::same_at(BY_STANDBYS, rate, alone[0], UNLOGGED).claimed("section V-C.6, figure 9"),
         gap(0.0, 2.0),
     ];
     checks.extend(table.size.fine.then(|| gap(5.0, 1.2)));
