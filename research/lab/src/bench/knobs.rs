@@ -1,6 +1,7 @@
 //! Options of the papers' experiments: how the log is flushed and compressed, which devices it is
 //! on, and how it is replayed.
 
+use super::choices::{Concurrency, Protocol, RecordKind};
 use crate::device::DeviceChoice;
 use clap::Args;
 use hyades::{LogSettings, Replay};
@@ -68,6 +69,36 @@ impl RecoveryKind {
             RecoveryKind::Serial => Replay::Serial,
             RecoveryKind::Pools => Replay::Pools,
             RecoveryKind::Phases => Replay::Phases,
+        }
+    }
+
+    /// Checks that recovery replays a log in this way. The engine replays a log that has no pools
+    /// or phases on all threads, and a result must not name what did not run.
+    ///
+    /// # Errors
+    /// Wrong usage, in one sentence.
+    pub fn check(
+        self,
+        (protocol, record): (Protocol, RecordKind),
+        concurrency: Concurrency,
+    ) -> Result<(), Failure> {
+        // Commands of several versions are replayed by their timestamps.
+        let by_timestamps = record != RecordKind::Data && concurrency == Concurrency::Hekaton;
+        let has_vectors = matches!(protocol, Protocol::Taurus | Protocol::Arrival);
+        let (fits, needs) = match self {
+            RecoveryKind::Pools => (
+                has_vectors && !by_timestamps,
+                "a log with LSN vectors: --protocol taurus or arrival, with commands not under \
+                 --concurrency hekaton",
+            ),
+            RecoveryKind::Phases => (protocol == Protocol::Taurus2016, "--protocol taurus-2016"),
+            RecoveryKind::Automatic | RecoveryKind::Parallel | RecoveryKind::Serial => {
+                return Ok(());
+            }
+        };
+        match fits {
+            true => Ok(()),
+            false => usage(format!("--recovery {} needs {needs}", self.word())),
         }
     }
 }
@@ -152,8 +183,8 @@ pub struct Knobs {
     pub processor_time: bool,
     /// How to recover: parallel (on all threads), automatic (the same, but on one thread while
     /// transactions mostly wait for each other and one is faster, as measured), serial (on one
-    /// thread), pools (as in the Taurus paper, for a taurus log) or phases (as in its report of
-    /// 2016, for a taurus-2016 log); the last two are the same as parallel for other logs
+    /// thread), pools (as in the Taurus paper, for a log with vectors) or phases (as in its report
+    /// of 2016, for a taurus-2016 log); the last two are refused for other logs
     #[arg(long, value_name = "HOW", default_value = "automatic")]
     pub recovery: RecoveryKind,
     /// Take a checkpoint of the population, so that recovery loads it instead of replaying the
@@ -422,6 +453,26 @@ mod tests {
                 Err(Failure::Usage(why)) => assert!(why.contains(says), "{words}: {why}"),
                 other => panic!("{words}: {other:?}"),
             }
+        }
+        for (how, protocol, record, control, is_taken) in [
+            (RecoveryKind::Pools, Protocol::Taurus, RecordKind::Data, Concurrency::Hekaton, true),
+            (RecoveryKind::Pools, Protocol::Taurus, RecordKind::Command, Concurrency::Silo, true),
+            (
+                RecoveryKind::Pools,
+                Protocol::Taurus,
+                RecordKind::Command,
+                Concurrency::Hekaton,
+                false,
+            ),
+            (RecoveryKind::Pools, Protocol::SiloR, RecordKind::Data, Concurrency::Silo, false),
+            (RecoveryKind::Pools, Protocol::Serial, RecordKind::Command, Concurrency::Silo, false),
+            (RecoveryKind::Pools, Protocol::Taurus2016, RecordKind::Data, Concurrency::Silo, false),
+            (RecoveryKind::Phases, Protocol::Taurus2016, RecordKind::Data, Concurrency::Silo, true),
+            (RecoveryKind::Phases, Protocol::Taurus, RecordKind::Data, Concurrency::Silo, false),
+            (RecoveryKind::Serial, Protocol::Serial, RecordKind::Data, Concurrency::Silo, true),
+        ] {
+            let checked = how.check((protocol, record), control);
+            assert_eq!(checked.is_ok(), is_taken, "{how:?} {protocol:?} {record:?} {control:?}");
         }
         for words in ["--cold", "--flush-fill 1MiB", "--devices 2 --log-dir x"] {
             assert!(Alone::try_parse_from(format!("x {words}").split(' ')).is_err(), "{words}");
