@@ -200,6 +200,14 @@ impl Cut {
         (tid.epoch() > cut).then_some(cut)
     }
 
+    /// Whether the active cut is before transaction `tid`, and not before epoch `from`: then the
+    /// positions of the cut may be behind what was written for `tid` in epoch `from`, and the log
+    /// may be truncated there while the record of `tid` stays. The caller has an epoch slot since
+    /// `from` or earlier, so that such a cut has not ended.
+    pub fn divides(&self, from: EpochNumber, tid: Tid) -> bool {
+        self.before(tid).is_some_and(|cut| cut >= from)
+    }
+
     /// Saves a row before a transaction after the cut overwrites it, unless the row is not in the
     /// cut or the cut is fuzzy. The caller has set the row's lock bit; `seen` is the row's version
     /// word.

@@ -35,6 +35,30 @@ pub struct Call<'a> {
     pub draws: Drawn,
     /// Outcomes of earlier calls, for the record to state.
     pub outcomes: &'a [StatedSum],
+    /// The start of the frames that hold the body, if written ahead of the record
+    /// ([`Call::write_ahead`]).
+    pub ahead: Option<Lsn>,
+}
+
+impl Call<'_> {
+    /// Appends the body of the call's record.
+    #[inline(always)]
+    fn push_body(&self, out: &mut Vec<u8>) {
+        push_varint(out, u64::from(self.log_id));
+        out.extend_from_slice(self.arguments);
+    }
+
+    /// Writes a long body as Part frames, ahead of the record: the record then needs one frame,
+    /// unless head and stamp take half of a frame. To be called before anything is latched, because
+    /// a full buffer waits for the device. `buffer` is overwritten.
+    pub fn write_ahead(self, writer: &mut Writer, stream: usize, buffer: &mut Vec<u8>) -> Self {
+        if self.arguments.len() <= writer.max_payload() / 2 {
+            return Call { ahead: None, ..self };
+        }
+        buffer.clear();
+        self.push_body(buffer);
+        Call { ahead: Some(write_parts(writer, stream, buffer)), ..self }
+    }
 }
 
 /// The place in the log of a call that has not run yet.
@@ -158,10 +182,10 @@ impl<'d, 'w, S: Stamp> Draft<'d, 'w, S> {
         encode(self.payload);
         let body_at = self.payload.len();
         match self.command {
-            Some(call) => {
-                push_varint(self.payload, u64::from(call.log_id));
-                self.payload.extend_from_slice(call.arguments);
+            Some(Call { ahead: Some(first), .. }) => {
+                return self.compose_behind(epoch_us, first, &mut encode);
             }
+            Some(call) => call.push_body(self.payload),
             None => {
                 for write in self.final_writes() {
                     encode_write(self.tables, write, self.payload);
@@ -181,14 +205,26 @@ impl<'d, 'w, S: Stamp> Draft<'d, 'w, S> {
         body_at: usize,
         encode: &mut dyn FnMut(&mut Vec<u8>),
     ) -> Composed<'w> {
-        let first_part = Some(write_parts(self.writer, self.stream, &self.payload[body_at..]));
-        let head = self.head(epoch_us, first_part);
+        let first = write_parts(self.writer, self.stream, &self.payload[body_at..]);
+        self.compose_behind(epoch_us, first, encode)
+    }
+
+    /// Puts together a record without body: the body was written ahead of the record, from `first`
+    /// on.
+    #[cold]
+    fn compose_behind(
+        self,
+        epoch_us: Option<u64>,
+        first: Lsn,
+        encode: &mut dyn FnMut(&mut Vec<u8>),
+    ) -> Composed<'w> {
+        let head = self.head(epoch_us, Some(first));
         self.payload.clear();
         head.encode(self.payload);
         let stamp_at = self.payload.len();
         encode(self.payload);
         let stamp = stamp_at..self.payload.len();
-        self.composed(stamp, first_part)
+        self.composed(stamp, Some(first))
     }
 
     /// Puts together a record without stamp and body: the changes were written ahead of the record,

@@ -165,16 +165,16 @@ pub trait LoggingProtocol: Send + Sync + Sized + 'static {
         draft.compose(|_| ()).reserve()
     }
 
-    /// Logs a call to the partitions in `set` before execution: calls `enter`, which enters the
-    /// queues of the partitions, and then `draft` with the call's version, so that no other call to
-    /// one of the partitions arrives in between. Returns `None`, and logs nothing, if `enter` has
-    /// returned false.
+    /// Logs a call to the partitions in `set` before execution: draws the call's version, calls
+    /// `enter`, which enters the queues of the partitions, and then `draft`, so that no other call
+    /// to one of the partitions arrives in between. Neither waits for the log. Returns `None`, and
+    /// logs nothing, if `enter` has returned false.
     fn arrive<'d, 'w: 'd, M: Stamp>(
         &self,
         txn: &mut Self::TxnStamp,
         set: u64,
         epoch: &Epoch,
-        enter: impl FnOnce() -> bool,
+        enter: impl FnOnce(Tid) -> bool,
         draft: impl FnOnce(Tid) -> Draft<'d, 'w, M>,
     ) -> Option<ArrivedPlace> {
         let _ = (txn, set, epoch, enter, draft);

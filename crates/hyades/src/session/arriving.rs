@@ -25,6 +25,7 @@ use hyades_platform::active_epochs::EpochSlot;
 use hyades_platform::broken;
 use hyades_platform::clock;
 use std::any::Any;
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -64,55 +65,22 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
         order: &mut Option<Needs>,
     ) -> Option<Arrived> {
         let engine = &self.shared.engine;
-        let (seat, slot) = posted.unwrap_or_else(|| (C::seat(&self.own), &self.slot));
-        let partitions = self.shared.partitions();
-        let turns = &partitions.turns;
+        let seat = posted.map_or_else(|| C::seat(&self.own), |(seat, _)| seat);
         // A call that accesses nothing, or replicated rows alone, still holds some partition.
         let slots = if call.slots == 0 { 1 } else { call.slots };
-        let (call, set) = (Call { slots, ..call }, partitions.of_slots(slots));
+        let (call, set) = (Call { slots, ..call }, self.shared.partitions().of_slots(slots));
         let draws = |drawn| call.draws.contains(drawn);
         let time_us = draws(Drawn::TIME).then(|| engine.wall_clock_us());
         let row_ids = draws(Drawn::ROW_IDS).then(|| engine.next_stated_row_ids());
         let stated = Determinism { time_us, ..Determinism::default() };
 
         engine.outcomes.take(&mut self.stated_outcomes);
-        let (procedure, arguments) = (call.log_id, call.arguments);
-        let call = Call { outcomes: &self.stated_outcomes, ..call };
-        let poison_on_panic = PoisonOnPanic::arm::<P>(&self.shared.control, self.log.as_ref());
-        engine.end_old_epoch(self.stream_was_idle);
-        if !broken!(CutWithoutQueued) {
-            slot.enter(&engine.epoch);
-        }
-        let enter = || entering.enter(turns, seat, set);
-        let writer =
-            self.writer.as_mut().expect("calls are logged first only where there is a log");
-        let (stated_epoch, payload) = (self.stated_epoch, &mut self.payload);
-        let stamp = self.stamp.as_mut().expect("a session has its stamp until it is dropped");
-        begin_call(&engine.protocol, stamp, unmet(self.log.as_ref(), order));
-        let placed = engine.protocol.arrive(stamp, set, &engine.epoch, enter, |tid: Tid| Draft {
-            writer,
-            stream: self.stream,
-            tid,
-            command: Some(call),
-            has_read: true,
-            states_epoch: tid.epoch() != stated_epoch,
-            // There is no checksum of a call that has not run.
-            whole_rows: true,
-            epoch: &engine.epoch,
-            tables: &engine.tables,
-            writes: &[],
-            determinism: &stated,
-            row_ids: row_ids.as_slice(),
-            versions: StatedVersions::default(),
-            payload,
-        });
-        let mut needs = Needs::default();
-        if let Some(placed) = placed {
-            engine.protocol.needs(stamp, Some((placed.stream, placed.end)), &mut needs);
-        }
-        poison_on_panic.disarm();
-        let Some(place) = placed else {
-            engine.cut.leave(slot);
+        let slot = posted.map(|(_, slot)| &**slot);
+        let drawn = (&stated, row_ids.as_slice());
+        let placed = self.log_call((call, set), (seat, slot, entering), drawn, order);
+        let engine = &self.shared.engine;
+        let Some((place, needs)) = placed else {
+            engine.cut.leave(slot.unwrap_or(&self.slot));
             engine.outcomes.add(&mut self.stated_outcomes);
             return None;
         };
@@ -120,10 +88,77 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
         self.stated_epoch = place.tid.epoch();
         self.last_stream = place.stream;
         self.streak_bytes += place.bytes;
-        let seed = Some(Determinism::seed_of(place.tid, arguments));
+        let seed = Some(Determinism::seed_of(place.tid, call.arguments));
         let determinism = Determinism { seed, ..stated };
-        let slot = posted.map(|(_, slot)| slot.clone());
+        let (slot, procedure) = (posted.map(|(_, slot)| slot.clone()), call.log_id);
         Some(Arrived { seat, slot, set, slots, procedure, place, determinism, row_ids, needs })
+    }
+
+    /// Logs a call in its epoch slot, by default the session's: a long body first, while no other
+    /// call waits, then the record, under the latches of the partitions. Returns the place, and the
+    /// needs of the call.
+    ///
+    /// A cut may be made between body and record, and the log be truncated behind the body, while
+    /// the record, with a version of a later epoch, is to be replayed. Then nothing is logged under
+    /// the latches, and the body is written once more, behind the positions of the cut. That cut
+    /// waits for the epoch slot of this call, so that no second one is made meanwhile.
+    fn log_call(
+        &mut self,
+        (call, set): (Call<'_>, u64),
+        (seat, slot, entering): (u32, Option<&EpochSlot>, Entering),
+        (stated, row_ids): (&Determinism, &[u64]),
+        order: &mut Option<Needs>,
+    ) -> Option<(ArrivedPlace, Needs)> {
+        let engine = &self.shared.engine;
+        let turns = &self.shared.partitions().turns;
+        let poison_on_panic = PoisonOnPanic::arm::<P>(&self.shared.control, self.log.as_ref());
+        engine.end_old_epoch(self.stream_was_idle);
+        if !broken!(CutWithoutQueued) {
+            slot.unwrap_or(&self.slot).enter(&engine.epoch);
+        }
+        let writer =
+            self.writer.as_mut().expect("calls are logged first only where there is a log");
+        let stamp = self.stamp.as_mut().expect("a session has its stamp until it is dropped");
+        begin_call(&engine.protocol, stamp, unmet(self.log.as_ref(), order));
+        let placed = loop {
+            let begun = engine.epoch.current();
+            let call = Call { outcomes: &self.stated_outcomes, ..call };
+            let call = call.write_ahead(writer, self.stream, &mut self.payload);
+            let is_divided = Cell::new(false);
+            let enter = |tid| {
+                is_divided.set(call.ahead.is_some() && engine.cut.divides(begun, tid));
+                !is_divided.get() && entering.enter(turns, seat, set)
+            };
+            let (writer, payload) = (&mut *writer, &mut self.payload);
+            let (stream, stated_epoch) = (self.stream, self.stated_epoch);
+            let placed =
+                engine.protocol.arrive(stamp, set, &engine.epoch, enter, move |tid: Tid| Draft {
+                    writer,
+                    stream,
+                    tid,
+                    command: Some(call),
+                    has_read: true,
+                    states_epoch: tid.epoch() != stated_epoch,
+                    // There is no checksum of a call that has not run.
+                    whole_rows: true,
+                    epoch: &engine.epoch,
+                    tables: &engine.tables,
+                    writes: &[],
+                    determinism: stated,
+                    row_ids,
+                    versions: StatedVersions::default(),
+                    payload,
+                });
+            if !is_divided.get() {
+                break placed;
+            }
+        };
+        let mut needs = Needs::default();
+        if let Some(placed) = placed {
+            engine.protocol.needs(stamp, Some((placed.stream, placed.end)), &mut needs);
+        }
+        poison_on_panic.disarm();
+        placed.map(|placed| (placed, needs))
     }
 
     /// Logs a call with the seat of a posted call.

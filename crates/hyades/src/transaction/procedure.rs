@@ -105,7 +105,7 @@ impl Procedure {
             }
             draws = Drawn(self.drawn.load(Ordering::Relaxed));
         }
-        Some(Call { log_id, arguments, slots, draws, outcomes: &[] })
+        Some(Call { log_id, arguments, slots, draws, outcomes: &[], ahead: None })
     }
 
     /// Remembers the draws that the record of the next call has to state.

@@ -5,12 +5,13 @@
 //!
 //! Each partition has a *latch*, which protects the vector and the TID of the call that arrived
 //! last in the partition. A call takes the latches of its partitions, in ascending order. Under the
-//! latches the call enters the queues of the partitions, joins the partitions' vectors, takes a TID
-//! above the partitions' TIDs, reserves a frame, and leaves its own vector and TID in each
-//! partition. So in a partition calls run in the order of their vectors and TIDs, and there is no
-//! other order: calls without a common partition neither wait for nor know of each other. Vectors
-//! are as under Taurus: component i means everything in stream i up to a position. Vectors are on
-//! disk, and replay follows them.
+//! latches the call takes a TID above the partitions' TIDs, enters the queues of the partitions,
+//! joins the partitions' vectors, reserves a frame, and leaves its own vector and TID in each
+//! partition. Nothing under the latches waits for the log: long arguments are written before. So in
+//! a partition calls run in the order of their vectors and TIDs, and there is no other order: calls
+//! without a common partition neither wait for nor know of each other. Vectors are as under Taurus:
+//! component i means everything in stream i up to a position. Vectors are on disk, and replay
+//! follows them.
 //!
 //! A call is acknowledged once the call has run, and its record and everything named by its vector
 //! are durable, whether the call has committed or aborted: replay runs the call again, with the
@@ -102,25 +103,23 @@ impl LoggingProtocol for Arrival {
         txn: &mut ArrivedVector,
         set: u64,
         epoch: &Epoch,
-        enter: impl FnOnce() -> bool,
+        enter: impl FnOnce(Tid) -> bool,
         draft: impl FnOnce(Tid) -> Draft<'d, 'w, M>,
     ) -> Option<ArrivedPlace> {
         let (mut enter, late) = (Some(enter), broken!(EnterAfterLogging));
-        // 1. Latch the partitions, ascending; enter their queues.
+        // 1. Latch the partitions, ascending; take a TID above their TIDs, in the current epoch;
+        // enter their queues.
         let mut latched: SmallVec<[MutexGuard<'_, LastArrived>; 4]> =
             members(set).map(|partition| self.latch(partition)).collect();
-        if !late && !enter.take().is_some_and(|enter| enter()) {
+        let last = latched.iter().map(|left| left.tid).max().unwrap_or(Tid::NONE);
+        let tid = last.next_in(epoch).expect("a log of calls has no limit of epochs");
+        if !late && !enter.take().is_some_and(|enter| enter(tid)) {
             return None;
         }
 
-        // 2. Join the partitions' vectors; take a TID above their TIDs, in the current epoch.
+        // 2. Join the partitions' vectors.
         txn.is_zero = false;
-        let mut last = Tid::NONE;
-        for left in &latched {
-            join(&mut txn.vector, &left.vector);
-            last = last.max(left.tid);
-        }
-        let tid = last.next_in(epoch).expect("a log of calls has no limit of epochs");
+        latched.iter().for_each(|left| join(&mut txn.vector, &left.vector));
 
         // 3. Reserve the frame; leave the vector with the own position, and the TID.
         let draft = draft(tid);
@@ -140,7 +139,7 @@ impl LoggingProtocol for Arrival {
         reserved.fill(tid);
         if late {
             std::thread::yield_now();
-            enter.take().map(|enter| enter());
+            enter.take().map(|enter| enter(tid));
         }
         Some(ArrivedPlace { tid, stream, start, end, bytes })
     }

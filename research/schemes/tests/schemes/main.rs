@@ -6,6 +6,7 @@
 mod common;
 
 mod arrival;
+mod arrival_long;
 mod partitioned;
 mod poplar;
 mod sites;
