@@ -2,11 +2,12 @@
 //! recovery dependency graph ([`super::graph`]) and replay the records that the graph releases.
 //!
 //! In a log of only data records the graph only decides which records are live: images are applied
-//! by row version, in any order. If commands are in the log, a record is replayed after all records
-//! named in its list and all records covered by the anchor in effect (`taurus_2016.rs` of the
-//! schemes omits the names of the covered records). Nothing orders a writer after the readers of
-//! the overwritten versions: at replay, commands see the same versions as in their original runs
-//! ([`crate::logging::versions`]).
+//! by row version, in any order, and the names of overwritten records are not needed
+//! ([`super::phases`] follows them, as the report does). If commands are in the log, a record is
+//! replayed after all records named in its list and all records covered by the anchor in effect
+//! (`taurus_2016.rs` of the schemes omits the names of the covered records). Nothing orders a
+//! writer after the readers of the overwritten versions: at replay, commands see the same versions
+//! as in their original runs ([`crate::logging::versions`]).
 //!
 //! Progress: of the unsettled records, consider the record with the earliest frame reservation. All
 //! predecessors of the record, and all records before it in its stream, were reserved earlier: each
@@ -32,6 +33,7 @@ use crate::logging::record::RecordHead;
 use crate::logging::versions::View;
 use crate::storage::Stamp;
 use crate::storage::tid::Tid;
+use hyades_platform::broken;
 use hyades_platform::sync::Unpoisoned;
 use hyades_wal::{FrameKind, Lsn, ReaderEnd, StreamId};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -287,6 +289,9 @@ impl<S: Stamp> Flow<'_, S> {
                     // Everything covered by the anchor was durable, so there is nothing to wait
                     // for.
                     cursor.decoder.forget_what_is_anchored();
+                }
+                if self.settles_first && !broken!(NeedOverwritten) {
+                    cursor.decoder.predecessors.retain(|listed| !listed.overwritten);
                 }
                 let (list, vector) = (&cursor.decoder.predecessors, &cursor.decoder.validity);
                 let continued = decoded.head.continued;

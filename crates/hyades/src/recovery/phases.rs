@@ -7,7 +7,8 @@
 //!    from an unrecoverable one, until a pass finds no more.
 //! 3. All threads replay the rest, each record after the records that it has overwritten. If
 //!    commands are in the log, a record also follows the records that it has read from, and the
-//!    records covered by its vector.
+//!    records covered by its vector. In a log of only data records a record follows its vector if
+//!    it lists no overwritten record: the vector may stand for a list that did not fit the frame.
 //!
 //! A record is recoverable under the same rule as in the merged recovery: its vector is below the
 //! ends of the streams, and all records listed as read from are recoverable. The paper merges the
@@ -115,8 +116,7 @@ pub(crate) fn replay<S: Stamp>(
     let mut sources = Vec::new();
     for ((name, reader), mut stream) in names.into_iter().zip(readers).zip(streams) {
         if shape.data_only {
-            // The order of reads is not needed beside row versions, and the recoverable records are
-            // known.
+            // Images depend on no reads, and the recoverable records are known.
             keep_overwritten(&mut stream);
         }
         let LoadedFrames { frames, end } = stream;
@@ -126,13 +126,15 @@ pub(crate) fn replay<S: Stamp>(
     dataflow::replay_from(replay, sources, Graph::new(starts, true), (shape, whole), threads)
 }
 
-/// Keeps only the edges to overwritten records.
+/// Keeps only the edges to overwritten records, or the vector in their place.
 fn keep_overwritten(stream: &mut LoadedFrames) {
     for frame in &mut stream.frames {
         if let LoadedContent::Record(record) = &mut frame.content {
             let overwritten = record.list.iter().copied().filter(|listed| listed.overwritten);
             record.list = overwritten.collect();
-            record.vector.fill(0);
+            if !record.list.is_empty() {
+                record.vector.fill(0);
+            }
         }
     }
 }

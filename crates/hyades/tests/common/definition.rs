@@ -4,8 +4,8 @@
 use super::power_cut;
 use fastrand::Rng;
 use hyades::{
-    Abort, Builder, Column, Concurrency, Database, ProcedureId, RecordKind, Schema, Session, Table,
-    Ticket, Transaction, Type,
+    Abort, Builder, Column, Concurrency, Database, ProcedureId, RecordKind, Replay, Schema,
+    Session, Table, Ticket, Transaction, Type,
 };
 use hyades_platform::device::{Device, PowerCutDevice};
 use hyades_schemes::TAURUS_2016;
@@ -317,8 +317,8 @@ struct Crashed {
 
 impl Crashed {
     fn check(&self, what: &str) {
-        for time in ["first", "second"] {
-            let opened = builder(self.form).0.open(&self.dir);
+        for (time, replay) in [("first", Replay::Phases), ("second", Replay::Wavefront)] {
+            let opened = builder(self.form).0.replay(replay).open(&self.dir);
             let db = opened.unwrap_or_else(|error| panic!("{what}, {time}: {error}"));
             let all = |tx: &Transaction<'_>| {
                 let row = |id: i64| {

@@ -35,12 +35,15 @@
 //!   eviction vector covers the needs, and is in the record's vector.
 //! - In a log of data records alone, needs in the record's own stream count as covered: where the
 //!   record is found, all earlier records of the stream are found too.
-//! - WAW predecessors, in a log of data records alone: row versions order images anyway.
 //! - All predecessors, if the list would not fit a frame: then the record's vector covers the
 //!   predecessors and their needs in every stream.
 //! - RAW predecessors, if lists are compressed: the report keeps the predecessor with the highest
 //!   address in each log. The highest address alone does not tell whether the rest are live
 //!   (docs/protocols/taurus-2016.md), so the vector has the needs of all RAW predecessors.
+//!
+//! In a log of data records alone every WAW predecessor is listed, whatever an anchor covers, also
+//! a record that the transaction has read from: the recovery in three phases follows these names
+//! and nothing else. The merged recovery orders images by row version, and does without.
 
 use hyades::RecordKind;
 use hyades::plug::predecessors::{Id, Predecessor};
@@ -151,10 +154,9 @@ impl Taurus2016 {
             return;
         }
         if overwritten {
-            // Versions order images; only where there are commands does the id order replay. The
-            // row is locked, so the writer stays.
+            // The row is locked, so the writer stays.
+            txn.found.push(Found { predecessor, needs: 0 });
             if self.commands {
-                txn.found.push(Found { predecessor, needs: 0 });
                 // Replay runs a command after the writer of a row that the command overwrites. The
                 // writer's needs go to `scratch`, which has no content between two functions.
                 let found = self.table.fold(
@@ -216,6 +218,11 @@ impl Taurus2016 {
             if orders || same.iter().any(lacks) {
                 txn.list.push(predecessor);
             }
+            // Images are ordered by what they overwrite alone; nothing else follows an anchor.
+            let last = same[same.len() - 1].predecessor;
+            if !self.commands && last.overwritten && txn.list.last() != Some(&last) {
+                txn.list.push(last);
+            }
         }
     }
 
@@ -236,11 +243,13 @@ impl Taurus2016 {
         if self.compresses_lists {
             txn.state_in_vector(|predecessor| !predecessor.overwritten);
         }
-        if txn.list.len() > self.max_predecessors {
+        let is_too_long = txn.list.len() > self.max_predecessors;
+        if is_too_long {
             txn.state_in_vector(|_| true);
         }
-        if !self.commands {
-            // Where the record is found, all earlier records in the stream are found, too.
+        if !self.commands && !is_too_long {
+            // Where the record is found, all earlier records in the stream are found, too. In place
+            // of a list the vector orders images, also in the own stream.
             anchor[stream] = Lsn::MAX;
         }
         compress::encode(out, &txn.unnamed, &anchor, |lsn| *lsn);

@@ -6,8 +6,11 @@
 
 use crate::common::{definition, directory};
 use definition::{Form, Op, Program, World};
-use hyades::RecordKind;
+use hyades::inspect::Inspector;
+use hyades::{Concurrency, RecordKind};
 use hyades_schemes::{TAURUS_2016, all_controls};
+use hyades_wal::LogOptions;
+use std::path::Path;
 
 /// The pairs and kinds of records.
 fn forms() -> Vec<Form> {
@@ -141,5 +144,71 @@ fn all_and_only_committable_transactions_are_acknowledged_and_recovered() {
             }
             world.crash_and_check(&format!("{form:?} seed {seed}"));
         }
+    }
+}
+
+/// A record of the first incarnation: its stream and end, and the records that it names as read and
+/// as overwritten, by stream and end.
+struct Named {
+    place: (usize, u64),
+    read: Vec<(usize, u64)>,
+    overwritten: Vec<(usize, u64)>,
+}
+
+/// The records of the first incarnation of a log of two streams, by stream.
+fn named(dir: &Path) -> [Vec<Named>; 2] {
+    let recovering = hyades_wal::open_read(LogOptions::new(vec![dir.to_owned()], 1)).unwrap();
+    let manifest = recovering.manifest();
+    let first = &manifest.incarnations[0];
+    let inspector = Inspector::new(manifest).unwrap();
+    let mut out = [Vec::new(), Vec::new()];
+    for mut reader in recovering.readers().into_iter().filter(|r| r.incarnation == first.number) {
+        let lane = first.dims.iter().position(|dim| dim.stream == reader.stream).unwrap();
+        let mut inspect = inspector.stream(first, reader.stream.0);
+        while let Some(chunk) = reader.next_chunk().unwrap() {
+            inspect.enter(&chunk);
+            for frame in chunk.frames() {
+                let Some(record) = inspect.read(&frame).unwrap() else { continue };
+                let all = record.predecessors();
+                let list = |overwritten: bool| {
+                    let own = all.iter().filter(|listed| listed.overwritten == overwritten);
+                    own.map(|listed| (listed.component, listed.lsn)).collect()
+                };
+                let (read, overwritten) = (list(false), list(true));
+                out[lane].push(Named { place: (lane, frame.end), read, overwritten });
+            }
+        }
+    }
+    out
+}
+
+/// The report's lists: a data record names the writers of all rows that it overwrites, read or not,
+/// also those that anchors cover.
+#[test]
+fn data_records_name_what_they_overwrite() {
+    for anchor in [0, 1] {
+        let dir = directory();
+        let (concurrency, record) = (Concurrency::Silo, RecordKind::Data);
+        let form = Form { concurrency, record, streams: 2, compresses: false, anchor };
+        let mut world = World::new(dir.path(), form);
+        world.run(0, Program { number: 1, ops: vec![Op::Put(X)] });
+        world.run(1, Program { number: 2, ops: vec![Op::Put(X)] });
+        world.run(0, Program { number: 3, ops: vec![Op::Update(X)] });
+        world.run(1, Program { number: 4, ops: vec![Op::Read(X), Op::Put(Y)] });
+        world.flush(0);
+        world.flush(1);
+        world.crash_and_check("");
+        let [even, odd] = named(dir.path());
+        let ([fill_x, one, three], [fill_y, two, four]) = (&even[..], &odd[..]) else {
+            panic!("{} and {} records, not three each", even.len(), odd.len())
+        };
+        assert_eq!((&one.read[..], &one.overwritten[..]), (&[][..], &[fill_x.place][..]));
+        assert_eq!((&two.read[..], &two.overwritten[..]), (&[][..], &[one.place][..]));
+        // Read as well: the writer is needed, and overwritten.
+        assert_eq!((&three.read[..], &three.overwritten[..]), (&[two.place][..], &[two.place][..]));
+        assert_eq!(
+            (&four.read[..], &four.overwritten[..]),
+            (&[three.place][..], &[fill_y.place][..])
+        );
     }
 }
