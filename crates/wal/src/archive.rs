@@ -194,7 +194,7 @@ pub(crate) fn refuse(device: &dyn Device, dir: &Path) -> Result<(), Error> {
         false => Ok(()),
         true => Err(Error::Invalid(format!(
             "{} is the archive of a log, and no log: recover from a backup with \
-             `hyades recover BACKUP --archive {0} --out NEW`",
+             `hyades recover BACKUP --archive {0} --log DIR --out NEW`",
             dir.display()
         ))),
     }
