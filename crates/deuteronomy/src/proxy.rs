@@ -21,6 +21,7 @@ mod asking;
 mod batch;
 pub(crate) mod cut;
 mod growth;
+mod inbox;
 pub(crate) mod lag;
 pub(crate) mod pool;
 mod scans;
@@ -30,7 +31,6 @@ use crate::config::Options;
 use crate::data_component::{DataComponent, MOST_SESSIONS, ResumePoint};
 use crate::error::Error;
 use crate::held_bytes::HeldBytes;
-use crate::key::Key;
 use crate::times::{DueMark, TimeMarks};
 use crate::transaction_component::timestamp::Timestamps;
 use crate::transaction_component::version::Version;
@@ -39,6 +39,7 @@ use hyades_platform::broken;
 use hyades_platform::clock;
 use hyades_platform::sync::locked;
 use hyades_wal::{Frontier, Log, Lsn, Needs, admits};
+use inbox::Inboxes;
 use lag::{Lag, LagClock};
 use pool::ProxyPool;
 use scans::Scans;
@@ -67,37 +68,16 @@ pub(crate) struct Handed {
     /// The dependencies of the transaction, without its own record.
     pub needs: Needs,
     /// By key. A few lie in place.
-    pub operations: SmallVec<[(Key, Version); 2]>,
+    pub operations: SmallVec<[Version; 4]>,
     /// The bytes of the record.
     pub bytes: usize,
     /// The time of the handing over, or a little before. Set by the proxy.
     pub handed_ns: u64,
 }
 
-#[derive(Default)]
-struct Inbox {
-    records: Vec<Handed>,
-    /// The bytes of the records, and the arrival time of the first record.
-    bytes: usize,
-    since_ns: u64,
-    /// The bytes of the records beside the versions, as far as not counted in [`Proxy::held`] yet.
-    uncounted: usize,
-    /// The number of sessions' requests to the thread of the proxy to apply, and the number at the
-    /// beginning of the thread's last finished run.
-    asked: u64,
-    answered: u64,
-    /// A session has asked for all applicable records, whatever the horizon.
-    all_asked: bool,
-    /// The thread of the proxy sleeps until woken.
-    asleep: bool,
-    /// No more will come, and the thread of the proxy is to end.
-    closed: bool,
-}
-
 /// The proxy of a database.
 pub(crate) struct Proxy {
-    inbox: Mutex<Inbox>,
-    arrived: Condvar,
+    inbox: Inboxes,
     /// The thread of the proxy has applied a batch, has ended a run, or is closed.
     progressed: Condvar,
     /// Held while operations are applied.
@@ -112,9 +92,6 @@ pub(crate) struct Proxy {
     lag: LagClock,
     /// The waiting bytes not counted in the version table.
     held: HeldBytes,
-    /// The most bytes of the inbox missing in `held`: each transaction reads the count, so the
-    /// count changes rarely.
-    most_uncounted: usize,
     /// The applying threads.
     pool: Arc<ProxyPool>,
     times: TimeMarks,
@@ -152,17 +129,16 @@ impl Proxy {
             due_mark: DueMark::new(first_ts),
             failed,
         };
+        let inbox = Inboxes::new(log.streams(), held_bytes.clone(), options.memory_bytes);
         let pool = Arc::new(ProxyPool::new(options, held_bytes.clone()));
         Self {
-            inbox: Mutex::default(),
-            arrived: Condvar::new(),
+            inbox,
             progressed: Condvar::new(),
             scans: Mutex::new(scans),
             cutting: Mutex::default(),
             cut: AtomicU64::new(NO_CUT),
             lag: LagClock::new(),
             held: held_bytes,
-            most_uncounted: (options.memory_bytes / 64).min(16 << 10),
             pool,
             times: TimeMarks::new(log, options.log.stepped, options.sessions < MOST_SESSIONS),
         }
@@ -176,30 +152,13 @@ impl Proxy {
     /// Takes over the record of a committed transaction. The session has announced its reservation
     /// in the stream, and withdraws the announcement afterwards.
     pub fn hand_over(&self, record: Handed) {
-        let is_asleep = {
-            let mut inbox = locked(&self.inbox);
-            if inbox.records.is_empty() {
-                inbox.since_ns = clock::monotonic_ns();
-            }
-            inbox.bytes += record.bytes;
-            inbox.uncounted += record.held_bytes();
-            if inbox.uncounted >= self.most_uncounted {
-                self.held.add(std::mem::take(&mut inbox.uncounted));
-            }
-            inbox.records.push(record);
-            std::mem::take(&mut inbox.asleep)
-        };
-        // While records wait, the proxy looks for further records by itself: a wake-up for each
-        // would cost more than all other work of a transaction.
-        if is_asleep {
-            self.arrived.notify_one();
-        }
+        self.inbox.push(record);
     }
 
     /// Ends the thread of the proxy.
     pub fn close(&self) {
-        locked(&self.inbox).closed = true;
-        self.arrived.notify_all();
+        locked(&self.inbox.requests).closed = true;
+        self.inbox.arrived.notify_all();
         self.progressed.notify_all();
     }
 
@@ -246,24 +205,8 @@ impl Proxy {
     /// proxy is closed, or has failed. A proxy without waiting records sleeps until then.
     pub fn wait(&self, log: &Log) -> bool {
         let Ok(scans) = self.scans(log, Duration::MAX) else { return false };
-        let is_empty = scans.waiting.iter().all(Waiting::is_empty);
-        // Before the scans are left. A record gets into the scans by the inbox only, so a record
-        // arriving from now on wakes the proxy.
-        let mut inbox = locked(&self.inbox);
-        drop(scans);
-        // After a wake the scans have to be looked at again: another thread may have taken the
-        // record in. So there is no loop here, but in the caller.
-        let is_asked = inbox.asked > inbox.answered;
-        if is_asked || inbox.closed {
-        } else if !is_empty {
-            let waited = self.arrived.wait_timeout(inbox, PAUSE);
-            inbox = waited.unwrap_or_else(|e| e.into_inner()).0;
-        } else if inbox.records.is_empty() {
-            inbox.asleep = true;
-            inbox = self.arrived.wait(inbox).unwrap_or_else(|e| e.into_inner());
-            inbox.asleep = false;
-        }
-        !inbox.closed
+        let waits = !scans.waiting.iter().all(Waiting::is_empty);
+        self.inbox.wait(scans, waits, PAUSE)
     }
 
     /// Applies all applicable records; returns whether anything was applied. If the data component
@@ -329,29 +272,28 @@ impl Proxy {
         let mut held = complete.clone();
         timestamps.lower_to_held(&mut held);
         let mut received = std::mem::take(&mut scans.received);
-        let since_ns = {
-            let mut inbox = locked(&self.inbox);
-            std::mem::swap(&mut received, &mut inbox.records);
-            inbox.bytes = 0;
-            self.held.add(std::mem::take(&mut inbox.uncounted));
-            inbox.since_ns
-        };
-        if let Some(highest) = received.iter().map(|record| record.ts).max() {
-            scans.due_mark.note(since_ns, highest);
+        // A record missed by the looks into the inboxes arrives later.
+        let (mut first_ns, mut highest) = (clock::monotonic_ns(), 0);
+        for stream in 0..complete.len() {
+            let since_ns = self.inbox.take(stream, &mut received);
+            for mut record in received.drain(..) {
+                (first_ns, highest) = (first_ns.min(since_ns), highest.max(record.ts));
+                record.handed_ns = since_ns;
+                scans.bytes += record.bytes;
+                debug_assert!(
+                    record.place.0 >= scans.handed_over[stream],
+                    "a record at {:?} comes after all up to {} were complete",
+                    record.place,
+                    scans.handed_over[stream]
+                );
+                scans.parted[stream] += usize::from(record.has_parts());
+                scans.waiting[stream].insert(record);
+            }
+            received.shrink_to(BATCH);
         }
-        for mut record in received.drain(..) {
-            record.handed_ns = since_ns;
-            scans.bytes += record.bytes;
-            debug_assert!(
-                record.place.0 >= scans.handed_over[record.stream],
-                "a record at {:?} comes after all up to {} were complete",
-                record.place,
-                scans.handed_over[record.stream]
-            );
-            scans.parted[record.stream] += usize::from(record.has_parts());
-            scans.waiting[record.stream].insert(record);
+        if highest > 0 {
+            scans.due_mark.note(first_ns, highest);
         }
-        received.shrink_to(BATCH);
         scans.received = received;
         // An announcement may be older than the last look, and its reservation is not.
         for (known, complete) in scans.handed_over.iter_mut().zip(complete) {
@@ -365,7 +307,7 @@ impl Proxy {
 
     /// The lag. Takes no lock that a data component may hold up.
     pub fn lag(&self) -> Lag {
-        self.lag.look(&locked(&self.inbox))
+        self.lag.look(self.inbox.waiting())
     }
 
     /// X7: returns the point for the beginning of redo, with a timestamp below which the data

@@ -126,7 +126,7 @@ fn the_youngest_is_aborted_at_its_next_write_and_no_other() {
     let mut sessions = [(); 3].map(|()| database.session().unwrap());
     let [old, middle, young] = &mut sessions;
     let [mut old, mut middle, mut young] = [old, middle, young].map(|s| s.begin().unwrap());
-    let value = [7; BUDGET / 32 - 300];
+    let value = [7; BUDGET / 32 - 130];
     for key in 0..10u8 {
         old.put(&[0, key], &value).unwrap();
         middle.put(&[1, key], &value).unwrap();

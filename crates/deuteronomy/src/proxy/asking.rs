@@ -26,14 +26,14 @@ impl Proxy {
         patience: Duration,
         is_enough: impl Fn() -> bool,
     ) -> Result<(), Error> {
-        let mut inbox = locked(&self.inbox);
-        inbox.asked += 1;
-        inbox.all_asked |= is_all;
-        let mine = inbox.asked;
-        self.arrived.notify_one();
-        while inbox.answered < mine && !inbox.closed && !is_enough() {
-            let waited = self.progressed.wait_timeout(inbox, LOOK);
-            inbox = waited.unwrap_or_else(|e| e.into_inner()).0;
+        let mut requests = locked(&self.inbox.requests);
+        requests.asked += 1;
+        requests.all_asked |= is_all;
+        let mine = requests.asked;
+        self.inbox.arrived.notify_one();
+        while requests.answered < mine && !requests.closed && !is_enough() {
+            let waited = self.progressed.wait_timeout(requests, LOOK);
+            requests = waited.unwrap_or_else(|e| e.into_inner()).0;
             if let Some(poisoned) = log.poisoned() {
                 return Err(hyades_wal::Error::from(poisoned).into());
             }
@@ -44,19 +44,19 @@ impl Proxy {
 
     /// Begins a run: returns the number of requests so far, and whether all is to be applied.
     pub fn begin_run(&self) -> (u64, bool) {
-        let mut inbox = locked(&self.inbox);
-        (inbox.asked, std::mem::take(&mut inbox.all_asked))
+        let mut requests = locked(&self.inbox.requests);
+        (requests.asked, std::mem::take(&mut requests.all_asked))
     }
 
     /// Ends the run begun at `asked` requests.
     pub fn end_run(&self, asked: u64) {
-        locked(&self.inbox).answered = asked;
+        locked(&self.inbox.requests).answered = asked;
         self.progressed.notify_all();
     }
 
     /// Whether the proxy's thread has ended, or is about to.
     pub fn is_closed(&self) -> bool {
-        locked(&self.inbox).closed
+        locked(&self.inbox.requests).closed
     }
 
     /// # Errors

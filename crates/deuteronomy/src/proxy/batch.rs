@@ -1,29 +1,25 @@
 //! The order of the operations of a batch.
 
-use crate::key::Key;
 use crate::transaction_component::version::Version;
 
-/// A key, and a version of the key to be applied.
-pub(super) type KeyVersion = (Key, Version);
-
-/// The number for an operation's first comparison ([`rank_of`]), and the operation.
-pub(super) type Ranked = (u64, KeyVersion);
+/// The number for an operation's first comparison ([`rank_of`]), and the version to be applied.
+pub(super) type Ranked = (u64, Version);
 
 /// Sorts by key, of each key the newest first. Keys with a common beginning, as usual, are compared
 /// by the eight bytes behind the common prefix of all: a single number, in the vector.
-pub(super) fn sorted(operations: impl Iterator<Item = KeyVersion>) -> Vec<Ranked> {
-    let mut operations: Vec<Ranked> = operations.map(|operation| (0, operation)).collect();
-    let Some((_, (first, _))) = operations.first() else { return operations };
-    let mut common = first.len();
-    for (_, (key, _)) in &operations {
-        let alike = first.iter().zip(&**key).take(common).take_while(|(a, b)| a == b);
+pub(super) fn sorted(operations: impl Iterator<Item = Version>) -> Vec<Ranked> {
+    let mut operations: Vec<Ranked> = operations.map(|version| (0, version)).collect();
+    let Some((_, first)) = operations.first() else { return operations };
+    let (first, mut common) = (first.key(), first.key().len());
+    for (_, version) in &operations {
+        let alike = first.iter().zip(version.key()).take(common).take_while(|(a, b)| a == b);
         common = alike.count();
     }
-    for (rank, (key, _)) in &mut operations {
-        *rank = rank_of(&key[common..]);
+    for (rank, version) in &mut operations {
+        *rank = rank_of(&version.key()[common..]);
     }
     operations.sort_unstable_by(|(a_rank, a), (b_rank, b)| {
-        a_rank.cmp(b_rank).then_with(|| (&a.0, b.1.ts()).cmp(&(&b.0, a.1.ts())))
+        a_rank.cmp(b_rank).then_with(|| (a.key(), b.ts()).cmp(&(b.key(), a.ts())))
     });
     operations
 }
@@ -49,14 +45,13 @@ mod tests {
             for ts in 0..500 {
                 // Prefixes of other keys, zeros at the end, equal keys.
                 let rest: Vec<u8> = (0..rng.usize(0..12)).map(|_| rng.u8(0..2)).collect();
-                let key = Key::from(&[prefix, &rest].concat()[..]);
-                operations.push((key, Version::pending(ts, None)));
+                operations.push(Version::pending(&[prefix, &rest].concat(), ts, None));
             }
             rng.shuffle(&mut operations);
             let found = sorted(operations.clone().into_iter());
-            let found: Vec<_> = found.iter().map(|(_, (key, v))| (key.to_vec(), v.ts())).collect();
-            let mut expected: Vec<_> =
-                operations.iter().map(|(key, version)| (key.to_vec(), version.ts())).collect();
+            let key_and_ts = |version: &Version| (version.key().to_vec(), version.ts());
+            let found: Vec<_> = found.iter().map(|(_, version)| key_and_ts(version)).collect();
+            let mut expected: Vec<_> = operations.iter().map(key_and_ts).collect();
             expected.sort_by(|a, b| (&a.0, b.1).cmp(&(&b.0, a.1)));
             assert_eq!(found, expected);
         }

@@ -4,8 +4,7 @@
 //! table as well, and count there; a version leaving the table while waiting is counted from then
 //! on in [`HeldBytes`](crate::held_bytes::HeldBytes), with the proxy's further data of each record.
 
-use super::{Handed, Inbox};
-use crate::key::{Key, MOST_INLINE};
+use super::Handed;
 use crate::transaction_component::version::Version;
 use hyades_platform::clock;
 use hyades_platform::sync::{AtomicUsize, Ordering};
@@ -71,15 +70,14 @@ impl LagClock {
         }
     }
 
-    /// Returns the lag, including the inbox.
-    pub fn look(&self, inbox: &Inbox) -> Lag {
-        let first = if inbox.records.is_empty() { u64::MAX } else { inbox.since_ns };
-        let oldest = self.oldest_ns.load(Ordering::Relaxed).min(first);
+    /// Returns the lag, with the bytes in the inboxes and the arrival time of their oldest record.
+    pub fn look(&self, (inbox_bytes, inbox_ns): (usize, Option<u64>)) -> Lag {
+        let oldest = self.oldest_ns.load(Ordering::Relaxed).min(inbox_ns.unwrap_or(u64::MAX));
         let age = match oldest {
             u64::MAX => 0,
             oldest => clock::monotonic_ns().saturating_sub(oldest),
         };
-        let bytes = self.bytes.load(Ordering::Relaxed) + inbox.bytes;
+        let bytes = self.bytes.load(Ordering::Relaxed) + inbox_bytes;
         Lag { bytes, age: Duration::from_nanos(age), call: self.call() }
     }
 }
@@ -87,13 +85,11 @@ impl LagClock {
 impl Handed {
     /// Returns the approximate bytes of memory of the record without its versions.
     pub fn held_bytes(&self) -> usize {
-        let long = |key: &Key| if key.len() > MOST_INLINE { key.len() } else { 0 };
-        let keys: usize = self.operations.iter().map(|(key, _)| long(key)).sum();
         let spilled = match self.operations.spilled() {
-            true => self.operations.capacity() * size_of::<(Key, Version)>(),
+            true => self.operations.capacity() * size_of::<Version>(),
             false => 0,
         };
-        size_of::<Self>() + keys + spilled
+        size_of::<Self>() + spilled
     }
 }
 
@@ -103,21 +99,20 @@ mod tests {
 
     #[test]
     fn the_lag_is_what_waits_and_as_old_as_the_oldest_of_it() {
-        let (lag, mut inbox) = (LagClock::new(), Inbox::default());
+        let (lag, empty) = (LagClock::new(), (0, None));
         let none = Lag { bytes: 0, age: Duration::ZERO, call: Duration::ZERO };
-        assert_eq!(lag.look(&inbox), none);
+        assert_eq!(lag.look(empty), none);
         lag.note(7, Some(clock::monotonic_ns()));
-        inbox.bytes = 5;
         std::thread::sleep(Duration::from_millis(2));
-        let found = lag.look(&inbox);
+        let found = lag.look((5, None));
         assert_eq!((found.bytes, found.call), (12, Duration::ZERO));
         assert!(found.age >= Duration::from_millis(2));
         let at_batch = lag.begin_batch();
         std::thread::sleep(Duration::from_millis(2));
-        assert!(lag.look(&inbox).call >= Duration::from_millis(2));
+        assert!(lag.look(empty).call >= Duration::from_millis(2));
         drop(at_batch);
         assert_eq!(lag.call(), Duration::ZERO);
         lag.note(0, None);
-        assert_eq!(lag.look(&Inbox::default()), none);
+        assert_eq!(lag.look(empty), none);
     }
 }

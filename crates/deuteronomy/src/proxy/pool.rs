@@ -11,13 +11,14 @@
 //! - Helpers decide nothing: a batch is applied as well by the offering thread alone.
 
 use super::BATCH;
-use super::batch::{KeyVersion, Ranked, sorted};
+use super::batch::{Ranked, sorted};
 use super::growth::{Growth, ProxyLoad};
 use crate::config::Options;
 use crate::data_component::{DataComponent, Operation};
 use crate::error::Error;
 use crate::held_bytes::HeldBytes;
 use crate::threads::ends_until;
+use crate::transaction_component::version::Version;
 use hyades_platform::broken;
 use hyades_platform::clock;
 use hyades_platform::sync::locked;
@@ -103,7 +104,7 @@ impl PoolState {
 /// Returns the ends of pieces: at most `most` of about the same length; only the last may be
 /// shorter than `least`.
 fn cut(data: &dyn DataComponent, operations: &[Ranked], most: usize, least: usize) -> Vec<usize> {
-    let key = |at: usize| &*operations[at].1.0;
+    let key = |at: usize| operations[at].1.key();
     let may_cut = |at: &usize| {
         let (last, next) = (key(*at - 1), key(*at));
         last != next && data.may_cut(last, next)
@@ -133,13 +134,14 @@ fn apply_piece(
     held: &HeldBytes,
 ) -> Result<(), Error> {
     let mut batch: Vec<Operation<'_>> = Vec::with_capacity(operations.len());
-    for (_, (key, version)) in operations {
-        if batch.last().is_none_or(|last| *last.key != **key) {
+    for (_, version) in operations {
+        let key = version.key();
+        if batch.last().is_none_or(|last| last.key != key) {
             batch.push(Operation { key, ts: version.ts(), value: version.bytes() });
         }
     }
     let set_applied =
-        || held.subtract(operations.iter().map(|(_, (_, version))| version.set_applied()).sum());
+        || held.subtract(operations.iter().map(|(_, version)| version.set_applied()).sum());
     if broken!(CountBeforeApplied) {
         set_applied();
     }
@@ -206,7 +208,7 @@ impl ProxyPool {
     pub fn apply(
         self: &Arc<Self>,
         data: &Arc<dyn DataComponent>,
-        operations: impl Iterator<Item = KeyVersion>,
+        operations: impl Iterator<Item = Version>,
     ) -> Result<(), Error> {
         let operations = sorted(operations);
         // Read-only transactions have none.
@@ -251,7 +253,7 @@ impl ProxyPool {
         }
         match self.end() {
             None => {
-                let mut versions = batch.operations.iter().map(|(_, (_, version))| version);
+                let mut versions = batch.operations.iter().map(|(_, version)| version);
                 debug_assert!(versions.all(|v| v.is_applied()), "a piece was not applied");
                 Ok(())
             }

@@ -2,8 +2,6 @@
 
 use super::*;
 use crate::data::{DataLayer, MemoryData};
-use crate::key::Key;
-use crate::transaction_component::version::Version;
 use hyades_wal::LogOptions;
 use std::path::PathBuf;
 
@@ -35,8 +33,7 @@ fn cuttable<F: Fn(&[u8], &[u8]) -> bool + Send + Sync>(may_cut: F) -> Arc<Cuttab
 
 /// The operation of a transaction.
 fn operation(key: u16, ts: u64) -> Ranked {
-    let version = Version::pending(ts, Some(&ts.to_be_bytes()));
-    (0, (Key::from(&key.to_be_bytes()[..]), version))
+    (0, Version::pending(&key.to_be_bytes(), ts, Some(&ts.to_be_bytes())))
 }
 
 fn operations(keys: impl Iterator<Item = u16>) -> Vec<Ranked> {
@@ -101,7 +98,7 @@ where
     F: Fn(&[u8], &[u8]) -> bool + Send + Sync + 'static,
 {
     let all = operations((0..keys).chain(0..keys));
-    let versions: Vec<_> = all.iter().map(|(_, (_, version))| version.clone()).collect();
+    let versions: Vec<_> = all.iter().map(|(_, version)| version.clone()).collect();
     let data = Arc::clone(data) as Arc<dyn DataComponent>;
     pool.apply(&data, all.into_iter().map(|(_, operation)| operation)).unwrap();
     assert!(versions.iter().all(|version| version.is_applied()));

@@ -32,7 +32,7 @@ fn a_record_wakes_a_proxy_that_sleeps_and_one_for_which_others_wait_looks_by_its
     std::thread::scope(|scope| {
         scope.spawn(|| {
             done.send(proxy.wait(&log)).unwrap();
-            proxy.receive(&mut locked(&proxy.scans), &log, &Timestamps::new(1, 1));
+            proxy.receive(&mut locked(&proxy.scans), &log, &Timestamps::new(1, 1, 0));
             // The proxy does not sleep: the record waits.
             done.send(proxy.wait(&log)).unwrap();
         });
@@ -41,7 +41,7 @@ fn a_record_wakes_a_proxy_that_sleeps_and_one_for_which_others_wait_looks_by_its
         proxy.hand_over(handed(log.frontier().durable(0)));
         assert_eq!(is_done.recv_timeout(limit), Ok(true));
         assert_eq!(is_done.recv_timeout(limit), Ok(true));
-        assert!(!locked(&proxy.inbox).asleep, "none is woken that does not sleep");
+        assert!(!proxy.inbox.is_asleep(), "none is woken that does not sleep");
     });
 }
 
@@ -56,15 +56,13 @@ fn a_proxy_does_not_sleep_while_another_has_taken_its_record_in() {
         });
         // The proxy sleeps, or has not begun to: both are right.
         std::thread::sleep(Duration::from_millis(50));
-        // As in a session making room, or in a checkpoint, before the proxy is awake.
+        // A session's record has woken the proxy, and a session making room, or a checkpoint, has
+        // taken the record in before the proxy is awake.
         let mut scans = locked(&proxy.scans);
-        let mut inbox = locked(&proxy.inbox);
-        inbox.records.push(handed(0));
-        proxy.arrived.notify_one();
-        std::thread::sleep(Duration::from_millis(50));
-        let record = inbox.records.pop().unwrap();
-        scans.waiting[0].insert(record);
-        drop((scans, inbox));
+        let requests = locked(&proxy.inbox.requests);
+        proxy.inbox.arrived.notify_one();
+        scans.waiting[0].insert(handed(0));
+        drop((scans, requests));
         let woken = is_done.recv_timeout(Duration::from_secs(10));
         proxy.close();
         assert_eq!(woken, Ok(true), "it sleeps, and a record waits");

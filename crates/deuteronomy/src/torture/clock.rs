@@ -25,7 +25,7 @@ pub struct ClockWatch {
 /// Begins and ends transactions by some threads for `longest`, or until another thread finds an
 /// oldest above an active transaction.
 pub fn watch_clock(longest: Duration) -> ClockWatch {
-    let (timestamps, over) = (Timestamps::new(0, BEGINNERS), AtomicBool::new(false));
+    let (timestamps, over) = (Timestamps::new(0, BEGINNERS, 0), AtomicBool::new(false));
     // Each place has its last ended timestamp, plus one.
     let ended: Vec<AtomicU64> = (0..NOTED).map(|_| AtomicU64::new(0)).collect();
     // All transactions below have been found ended: beginning transactions do not go farther ahead

@@ -67,7 +67,7 @@ impl TransactionComponent {
             if work.claims.is_empty() {
                 self.timestamps.announce_writing(work.at, work.ts);
             }
-            let version = Version::pending(work.ts, None);
+            let version = Version::pending(&key, work.ts, None);
             let (hash, oldest_active) =
                 (self.versions.hasher.hash(&key), self.oldest_active_lately(work));
             if let Err(abort) = self.versions.write(&key, hash, &version, oldest_active) {

@@ -21,8 +21,8 @@ use std::sync::atomic::Ordering;
 /// table.
 const SWEEP_SOFT: usize = 16;
 /// The number of requests of a session before a sweep for all requests at once: to find the oldest
-/// active transaction, the announcements of all sessions are looked at. Fewer, if the sweep would
-/// exceed the whole table.
+/// active transaction may take a look at the announcements of all sessions. Fewer, if the sweep
+/// would exceed the whole table.
 pub(super) const ASKED_AT_ONCE: u32 = 16;
 /// The least bytes dropped for each bucket in a successful sweep.
 const LEAST_PER_BUCKET: usize = 4;
@@ -67,7 +67,7 @@ impl TransactionComponent {
         }
         let began = clock::monotonic_ns();
         let most = SWEEP_SOFT * asked.min(ASKED_AT_ONCE) as usize;
-        let oldest_active = self.timestamps.oldest_active();
+        let oldest_active = self.timestamps.oldest_lately();
         let dropped = self.versions.sweep(most, budget / 4 * 3, oldest_active, Sweep::Unread);
         work.has_swept(dropped < most * LEAST_PER_BUCKET);
         let collected = self.collect();

@@ -136,7 +136,7 @@ impl TransactionComponent {
             place,
             first: work.parts.map_or(place.0, |(_, parts)| parts.first),
             needs: needs.clone(),
-            operations: work.writes.drain().map(|(key, write)| (key, write.version)).collect(),
+            operations: work.writes.drain().map(|(_, write)| write.version).collect(),
             bytes: len.max(work.write_bytes),
             handed_ns: 0,
         });

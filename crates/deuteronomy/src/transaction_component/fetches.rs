@@ -139,7 +139,7 @@ mod tests {
     }
 
     fn version(byte: u8) -> Version {
-        Version::fetched(u64::from(byte), Some(&[byte]))
+        Version::fetched(b"k", u64::from(byte), Some(&[byte]))
     }
 
     /// Fetches `k` during another fetch of `k` that ends as `first` does. Returns the result of the

@@ -41,6 +41,14 @@ use timestamp::Timestamps;
 use transaction_table::TransactionTable;
 use version_table::VersionTable;
 
+/// The timestamps, for each session, between two looks for the oldest active timestamp.
+const TIMESTAMPS_PER_LOOK: u64 = 4;
+/// The workers of a part of the index of keys: the parts of an index for more workers are locked
+/// apart.
+const WORKERS_PER_PART: usize = 4;
+/// The parts of the index where a single thread does all work: the threads of the machine must not
+/// change a simulation.
+const STEPPED_PARTS: usize = 3;
 /// Notes of scans may take the budget divided by this number.
 const NOTES_SHARE: usize = 8;
 
@@ -79,7 +87,13 @@ pub(crate) struct TransactionComponent {
 
 impl TransactionComponent {
     pub fn new(log: Log, first_ts: u64, data: Arc<dyn DataComponent>, options: Options) -> Self {
-        let ranges = options.ranges.then(|| Ranges::new(options.memory_bytes / NOTES_SHARE));
+        let workers = std::thread::available_parallelism().map_or(1, |n| n.get());
+        let (per_look, parts) = match options.log.stepped {
+            true => (0, STEPPED_PARTS),
+            false => (TIMESTAMPS_PER_LOOK, workers.div_ceil(WORKERS_PER_PART)),
+        };
+        let note_bytes = options.memory_bytes / NOTES_SHARE;
+        let ranges = options.ranges.then(|| Ranges::new(note_bytes, parts));
         let mut starts = vec![0; log.streams()];
         log.frontier().load_into(&mut starts);
         let held = HeldBytes::default();
@@ -88,7 +102,7 @@ impl TransactionComponent {
             false => KeyHasher::random(),
         };
         Self {
-            timestamps: Timestamps::new(first_ts, options.sessions),
+            timestamps: Timestamps::new(first_ts, options.sessions, per_look),
             transactions: TransactionTable::new(options.transactions, starts.len()),
             versions: VersionTable::new(ranges, held.clone(), hasher),
             fetches: Fetches::new(),

@@ -10,7 +10,8 @@
 //! these orders is needed (`docs/protocols/scans.md`, D15; also why scans are a list and not stamps
 //! of gaps).
 //!
-//! The index is a tree of the standard library under one lock. An entry of `hyades-index`, without
+//! The index is a tree of the standard library under a lock for each few workers: a scan reads all
+//! trees, a writer's key changes one. An entry of `hyades-index`, without
 //! a lock, would take about 95 bytes instead of 40 (four words and a pointer in a leaf, and a key
 //! in a separate allocation), of a budget meant for versions. The time spent here, including waits,
 //! is 0.1 % where keys stay in memory, and 3 % where a tenth of the reads is fetched
@@ -25,17 +26,17 @@
 //! - The notes are within both limits, and none is above `last_scan` once its scan reads.
 
 use crate::data_component::{KeyRange, ScanOrder};
-use crate::key::Key;
+use crate::key::{Key, MOST_INLINE};
 use hyades_platform::broken;
 use hyades_platform::sync::{
-    AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, RwLock, checker_fence,
+    AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, Padded, RwLock, checker_fence,
 };
 use std::collections::BTreeSet;
 use std::ops::Bound;
 
 /// The most noted scans; with more, the whole key space counts as scanned.
 const MOST_NOTES: usize = 1024;
-/// The approximate bytes of an entry of the index. A long key shares the record's bytes.
+/// The approximate bytes of an entry of the index, without the bytes of a long key.
 pub(super) const ENTRY_BYTES: usize = 40;
 /// The approximate bytes of a note without its keys.
 const NOTE_BYTES: usize = 96;
@@ -124,7 +125,8 @@ impl Notes {
 /// The keys of the version table in order, and the scans.
 #[derive(Debug)]
 pub(crate) struct Ranges {
-    keys: RwLock<BTreeSet<Key>>,
+    /// Each key is in the part of its hash: one for a few workers, so that their locks do not meet.
+    keys: Box<[Padded<RwLock<BTreeSet<Key>>>]>,
     notes: Mutex<Notes>,
     /// At least the timestamp of every noted scan: writers at or above it need not look. Raised
     /// before a scan goes on, read by writers after their version is in place. SeqCst: at least one
@@ -134,6 +136,10 @@ pub(crate) struct Ranges {
     note_bytes: usize,
     /// The approximate bytes of index and notes. A sum without an ordering role: Relaxed.
     bytes: AtomicUsize,
+}
+
+fn entry_bytes(key: &[u8]) -> usize {
+    ENTRY_BYTES + if key.len() > MOST_INLINE { key.len() } else { 0 }
 }
 
 fn to_owned(bound: Bound<&[u8]>) -> Bound<Box<[u8]>> {
@@ -155,10 +161,10 @@ fn is_in((from, to): &OwnedRange, key: &[u8]) -> bool {
 }
 
 impl Ranges {
-    /// Makes empty ranges; notes of scans may take `note_bytes` bytes.
-    pub fn new(note_bytes: usize) -> Self {
+    /// Makes empty ranges, the index in `parts` parts; notes of scans may take `note_bytes` bytes.
+    pub fn new(note_bytes: usize, parts: usize) -> Self {
         Self {
-            keys: RwLock::new(BTreeSet::new()),
+            keys: (0..parts).map(|_| Padded(RwLock::new(BTreeSet::new()))).collect(),
             notes: Mutex::new(Notes::default()),
             last_scan: AtomicU64::new(0),
             note_bytes,
@@ -189,17 +195,19 @@ impl Ranges {
 
     /// M1: the key has, or is about to have, versions in the table. Under the latch of the key's
     /// bucket.
-    pub fn enter(&self, key: &Key) {
-        self.bytes.fetch_add(ENTRY_BYTES, Ordering::Relaxed);
-        let is_new = self.keys.write().unwrap_or_else(|e| e.into_inner()).insert(key.clone());
+    pub fn enter(&self, key: &[u8], hash: u64) {
+        self.bytes.fetch_add(entry_bytes(key), Ordering::Relaxed);
+        let mut part = self.part(hash).write().unwrap_or_else(|e| e.into_inner());
+        let is_new = part.insert(key.into());
         debug_assert!(is_new, "a key enters that has not left");
     }
 
     /// E4: the key leaves the table. Under the latch of the key's bucket.
-    pub fn leave(&self, key: &[u8]) {
-        let was_there = self.keys.write().unwrap_or_else(|e| e.into_inner()).remove(key);
+    pub fn leave(&self, key: &[u8], hash: u64) {
+        let mut part = self.part(hash).write().unwrap_or_else(|e| e.into_inner());
+        let was_there = part.remove(key);
         debug_assert!(was_there, "a key leaves that never entered");
-        self.bytes.fetch_sub(ENTRY_BYTES, Ordering::Relaxed);
+        self.bytes.fetch_sub(entry_bytes(key), Ordering::Relaxed);
     }
 
     /// M2: whether a transaction younger than `ts` has scanned over the key.
@@ -242,12 +250,31 @@ impl Ranges {
 
     /// N2: returns the first keys of the table in the range, in `order`; at most `most`.
     pub fn keys(&self, range: KeyRange<'_>, order: ScanOrder, most: usize) -> Vec<Key> {
-        let keys = self.keys.read().unwrap_or_else(|e| e.into_inner());
-        let keys = keys.range::<[u8], _>(range);
-        match order {
-            ScanOrder::Ascending => keys.take(most).cloned().collect(),
-            ScanOrder::Descending => keys.rev().take(most).cloned().collect(),
+        let read = |part: &Padded<RwLock<BTreeSet<Key>>>| {
+            let part = part.read().unwrap_or_else(|e| e.into_inner());
+            let keys = part.range::<[u8], _>(range);
+            match order {
+                ScanOrder::Ascending => keys.take(most).cloned().collect::<Vec<_>>(),
+                ScanOrder::Descending => keys.rev().take(most).cloned().collect(),
+            }
+        };
+        let [first, others @ ..] = &*self.keys else { return Vec::new() };
+        let mut keys = read(first);
+        if others.is_empty() {
+            return keys;
         }
+        // Of the other parts, too, at most the first `most` are among the first of all.
+        keys.extend(others.iter().flat_map(read));
+        keys.sort_unstable();
+        if order == ScanOrder::Descending {
+            keys.reverse();
+        }
+        keys.truncate(most);
+        keys
+    }
+
+    fn part(&self, hash: u64) -> &RwLock<BTreeSet<Key>> {
+        &self.keys[hash as usize % self.keys.len()]
     }
 }
 
@@ -257,7 +284,7 @@ mod tests {
 
     #[test]
     fn a_scan_counts_for_its_range_and_those_older() {
-        let ranges = Ranges::new(usize::MAX);
+        let ranges = Ranges::new(usize::MAX, 1);
         ranges.note((Bound::Included(b"b"), Bound::Excluded(b"d")), 7, 1);
         let scanned = |key: &[u8], ts| ranges.is_scanned_by_younger(key, ts);
         assert!(scanned(b"b", 6) && scanned(b"c", 1));
@@ -273,7 +300,7 @@ mod tests {
     #[test]
     fn notes_take_no_more_than_their_share_and_lose_nothing() {
         let limit = 4 * NOTE_BYTES;
-        let ranges = Ranges::new(limit);
+        let ranges = Ranges::new(limit, 1);
         let scanned = |key: &[u8], ts| ranges.is_scanned_by_younger(key, ts);
         for ts in 5..9 {
             ranges.note((Bound::Excluded(b""), Bound::Unbounded), ts, 1);
@@ -296,7 +323,7 @@ mod tests {
 
     #[test]
     fn the_note_of_a_scan_that_ends_early_ends_with_its_last_key() {
-        let ranges = Ranges::new(4 * NOTE_BYTES);
+        let ranges = Ranges::new(4 * NOTE_BYTES, 1);
         let scanned = |key: &[u8]| ranges.is_scanned_by_younger(key, 1);
         let number = ranges.note((Bound::Included(b"b"), Bound::Unbounded), 7, 1);
         ranges.end_note(number, b"dd", ScanOrder::Ascending);
@@ -315,19 +342,24 @@ mod tests {
 
     #[test]
     fn keys_come_in_their_order_and_no_more_than_asked_for() {
-        let ranges = Ranges::new(0);
-        for key in [b"a", b"b", b"c", b"d"] {
-            ranges.enter(&Key::from(&key[..]));
+        for parts in 1..5 {
+            let ranges = Ranges::new(0, parts);
+            for (key, hash) in [(b"a", 3), (b"b", 7), (b"c", 1), (b"d", 2)] {
+                ranges.enter(key, hash);
+            }
+            let range = (Bound::Excluded(&b"a"[..]), Bound::Included(&b"d"[..]));
+            let keys = |order, most| {
+                let keys = ranges.keys(range, order, most);
+                keys.iter().flat_map(|key| key.to_vec()).collect::<Vec<_>>()
+            };
+            assert_eq!(keys(ScanOrder::Ascending, 2), b"bc");
+            assert_eq!(keys(ScanOrder::Descending, 2), b"dc");
+            assert_eq!(keys(ScanOrder::Ascending, 3), b"bcd");
+            assert_eq!(keys(ScanOrder::Descending, usize::MAX), b"dcb");
+            assert_eq!(keys(ScanOrder::Ascending, 0), b"");
+            ranges.leave(b"c", 1);
+            assert_eq!(keys(ScanOrder::Ascending, 2), b"bd");
         }
-        let range = (Bound::Excluded(&b"a"[..]), Bound::Included(&b"d"[..]));
-        let keys = |order, most| {
-            ranges.keys(range, order, most).iter().flat_map(|key| key.to_vec()).collect::<Vec<_>>()
-        };
-        assert_eq!(keys(ScanOrder::Ascending, 2), b"bc");
-        assert_eq!(keys(ScanOrder::Descending, 2), b"dc");
-        assert_eq!(keys(ScanOrder::Ascending, 3), b"bcd");
-        assert_eq!(keys(ScanOrder::Descending, usize::MAX), b"dcb");
-        assert_eq!(keys(ScanOrder::Ascending, 0), b"");
     }
 }
 
@@ -345,14 +377,14 @@ mod loom_tests {
         // With a third thread all schedules would take minutes.
         model.preemption_bound = other_ends_early.then_some(2);
         model.check(move || {
-            let ranges = LoomArc::new(Ranges::new(note_bytes));
+            let ranges = LoomArc::new(Ranges::new(note_bytes, 2));
             let number = ranges.note((Bound::Unbounded, Bound::Unbounded), 6, 1);
             // The other scan is younger than W5 as well: told apart by its range.
             ranges.end_note(number, b"a", ScanOrder::Ascending);
             let writer = {
                 let ranges = ranges.clone();
                 thread::spawn(move || {
-                    ranges.enter(&Key::from(&b"k"[..]));
+                    ranges.enter(b"k", 1);
                     ranges.is_scanned_by_younger(b"k", 5)
                 })
             };

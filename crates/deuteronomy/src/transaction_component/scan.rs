@@ -78,7 +78,7 @@ impl TransactionComponent {
         self.make_room_for(work)?;
         // No writer is old enough to write into the range scanned by a snapshot.
         let is_noted = !work.is_snapshot;
-        let oldest_active = if is_noted { self.timestamps.oldest_active() } else { 0 };
+        let oldest_active = if is_noted { self.timestamps.oldest_lately() } else { 0 };
         // The own announcement keeps the note: the note's timestamp is not below the oldest active
         // timestamp.
         let note = || ranges.note(range, work.ts(), oldest_active);
@@ -159,7 +159,8 @@ impl TransactionComponent {
             let is_too_new = item.ts > work.ts() && !broken!(FetchAnyVersion);
             let candidate = match item.value {
                 _ if is_too_new => Some(Candidate::TooNew),
-                value => Version::fetched(item.ts, value).value().map(Candidate::InData),
+                // Only the value is kept.
+                value => Version::fetched(b"", item.ts, value).value().map(Candidate::InData),
             };
             let Some(candidate) = candidate else {
                 passed += 1;

@@ -28,8 +28,9 @@ use std::sync::{Mutex, MutexGuard};
 /// The announcement of a session without a transaction: above all timestamps.
 const IDLE: u64 = u64::MAX;
 
-/// Groups of sessions are put to rest when a look for the oldest timestamp finds a clock just below
-/// a multiple of this number. Under the checker of schedules a test puts groups to rest.
+/// Groups of sessions are put to rest by a look for the oldest timestamp when the clock has passed
+/// a multiple of this number since the last look. Under the checker of schedules a test puts groups
+/// to rest.
 const REST_EVERY: u64 = if cfg!(loom) { 1 << 60 } else { 256 };
 
 /// In the announcement of a writing transaction: the transaction is to abort.
@@ -66,6 +67,12 @@ pub(crate) struct Timestamps {
     /// before its use, read by snapshots after their announcement (SeqCst: at least one of the two
     /// finds the other).
     horizon: Padded<AtomicU64>,
+    /// The clock at the last look for the oldest timestamp, about. Relaxed: tells only whether
+    /// another look is worth its cost.
+    looked_at: Padded<std::sync::atomic::AtomicU64>,
+    /// The number of timestamps, for each session of a group at most, between two looks worth their
+    /// cost.
+    per_look: u64,
     /// The number of present and imminent snapshots. Raised before their announcement.
     snapshots: AtomicUsize,
     announced: Box<[Padded<Announcement>]>,
@@ -78,8 +85,10 @@ pub(crate) struct Timestamps {
 }
 
 impl Timestamps {
-    /// Makes a clock with the first timestamp `first`, for `sessions` sessions.
-    pub fn new(first: u64, sessions: usize) -> Self {
+    /// Makes a clock with the first timestamp `first`, for `sessions` sessions. Between two looks
+    /// for the oldest timestamp about `per_look` timestamps for each session, or for a group of
+    /// sessions, may be drawn ([`oldest_lately`](Self::oldest_lately)).
+    pub fn new(first: u64, sessions: usize, per_look: u64) -> Self {
         let idle = |_| {
             let none = || AtomicU64::new(Place::NONE.word());
             let (ts, seen) = (AtomicU64::new(IDLE), first.into());
@@ -89,6 +98,8 @@ impl Timestamps {
         Self {
             clock: Padded(AtomicU64::new(first)),
             horizon: Padded(AtomicU64::new(first)),
+            looked_at: Padded(first.into()),
+            per_look,
             snapshots: AtomicUsize::new(0),
             announced: (0..sessions).map(idle).collect(),
             groups: Groups::new(sessions),
@@ -203,15 +214,33 @@ impl Timestamps {
     /// looks for snapshots with a possible miss of the raise.
     pub fn oldest_active(&self) -> u64 {
         let clock = self.clock.load(Ordering::SeqCst);
-        if (clock + 1).is_multiple_of(REST_EVERY) {
+        if self.looked_at.load(Ordering::Relaxed) / REST_EVERY != clock / REST_EVERY {
             self.rest();
         }
         let oldest = self.lowest_announced(clock);
         self.horizon.fetch_max(oldest, Ordering::SeqCst);
+        self.looked_at.store(clock, Ordering::Relaxed);
         checker_fence();
         match self.snapshots.load(Ordering::SeqCst) {
             0 => oldest,
             _ => self.lowest_announced(oldest),
+        }
+    }
+
+    /// As [`oldest_active`](Self::oldest_active), but perhaps a little lower: a look takes a cache
+    /// line of each session, so a recent look of any thread serves all threads. The horizon is
+    /// right, unless there are snapshots: a snapshot may have missed the raise.
+    pub fn oldest_lately(&self) -> u64 {
+        let recent = self.per_look * self.used.load(Ordering::Relaxed).min(GROUP) as u64;
+        let since = self.next().saturating_sub(self.looked_at.load(Ordering::Relaxed));
+        if since > recent {
+            return self.oldest_active();
+        }
+        let horizon = self.horizon.load(Ordering::SeqCst);
+        checker_fence();
+        match self.snapshots.load(Ordering::SeqCst) {
+            0 => horizon,
+            _ => self.oldest_active(),
         }
     }
 

@@ -9,7 +9,7 @@ use loom::thread;
 #[test]
 fn none_below_the_oldest_is_active() {
     loom::model(|| {
-        let timestamps = Arc::new(Timestamps::new(0, 2));
+        let timestamps = Arc::new(Timestamps::new(0, 2, 0));
         let ended = Arc::new([AtomicBool::new(false), AtomicBool::new(false)]);
         let run = || {
             let (timestamps, ended) = (timestamps.clone(), ended.clone());
@@ -36,7 +36,7 @@ fn a_session_that_begins_while_its_group_goes_to_rest_is_found() {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
     model.check(|| {
-        let timestamps = Arc::new(Timestamps::new(0, 2));
+        let timestamps = Arc::new(Timestamps::new(0, 2, 0));
         let at = [(); 2].map(|()| timestamps.enter().unwrap())[1];
         // The group is awake, and idle.
         timestamps.announce(at);
@@ -60,15 +60,20 @@ fn a_session_that_begins_while_its_group_goes_to_rest_is_found() {
     });
 }
 
-/// A thread using an oldest timestamp leaves the versions read by a snapshot, in either order; and
-/// transactions below a snapshot's horizon have ended.
+/// A thread using an oldest timestamp, of its own look or of another thread's, leaves the versions
+/// read by a snapshot, in either order; and transactions below a snapshot's horizon have ended.
 #[test]
 fn no_thread_goes_by_a_timestamp_above_the_horizon_of_a_snapshot() {
+    goes_by(Timestamps::oldest_active);
+    goes_by(Timestamps::oldest_lately);
+}
+
+fn goes_by(oldest: fn(&Timestamps) -> u64) {
     let mut model = loom::model::Builder::new();
     // All schedules would take minutes.
     model.preemption_bound = Some(3);
-    model.check(|| {
-        let timestamps = Arc::new(Timestamps::new(0, 2));
+    model.check(move || {
+        let timestamps = Arc::new(Timestamps::new(0, 2, 100));
         let ended = Arc::new(AtomicBool::new(false));
         let writer = {
             let (timestamps, ended) = (timestamps.clone(), ended.clone());
@@ -78,6 +83,8 @@ fn no_thread_goes_by_a_timestamp_above_the_horizon_of_a_snapshot() {
                 timestamps.draw(at).unwrap();
                 ended.store(true, Ordering::Relaxed);
                 timestamps.end(at);
+                // For the look of the other thread.
+                timestamps.oldest_active();
             })
         };
         let reader = {
@@ -90,7 +97,7 @@ fn no_thread_goes_by_a_timestamp_above_the_horizon_of_a_snapshot() {
                 horizon
             })
         };
-        let oldest = timestamps.oldest_active();
+        let oldest = oldest(&timestamps);
         writer.join().unwrap();
         let horizon = reader.join().unwrap();
         assert!(oldest <= horizon, "{oldest}, and it reads as of {horizon}");
@@ -105,7 +112,7 @@ fn what_is_complete_was_handed_over() {
     // All schedules would take minutes.
     model.preemption_bound = Some(3);
     model.check(|| {
-        let timestamps = Arc::new(Timestamps::new(0, 2));
+        let timestamps = Arc::new(Timestamps::new(0, 2, 0));
         // The stream: positions are given out, and durable at once.
         let reserved = Arc::new(AtomicU64::new(0));
         let inbox = Arc::new(LoomMutex::new(Vec::new()));

@@ -5,7 +5,7 @@ use crate::data_component::MOST_SESSIONS;
 
 #[test]
 fn the_oldest_is_announced_before_it_draws() {
-    let timestamps = Timestamps::new(5, 2);
+    let timestamps = Timestamps::new(5, 2, 0);
     let (a, b) = (timestamps.enter().unwrap(), timestamps.enter().unwrap());
     assert_eq!((timestamps.enter(), timestamps.oldest_active()), (None, 5));
     timestamps.announce(a);
@@ -20,7 +20,7 @@ fn the_oldest_is_announced_before_it_draws() {
 
 #[test]
 fn a_bound_may_be_old_and_a_session_that_comes_later_is_looked_at() {
-    let timestamps = Timestamps::new(5, 3);
+    let timestamps = Timestamps::new(5, 3, 0);
     let (a, b) = (timestamps.enter().unwrap(), timestamps.enter().unwrap());
     for ts in 5..9 {
         timestamps.announce(a);
@@ -43,7 +43,7 @@ fn a_bound_may_be_old_and_a_session_that_comes_later_is_looked_at() {
 
 #[test]
 fn a_snapshot_holds_the_oldest_back_and_reads_below_what_was_found_before() {
-    let timestamps = Timestamps::new(5, 3);
+    let timestamps = Timestamps::new(5, 3, 0);
     let [a, b, c] = [(); 3].map(|()| timestamps.enter().unwrap());
     timestamps.announce(a);
     assert_eq!((timestamps.draw(a), timestamps.oldest_active()), (Some(5), 5));
@@ -60,7 +60,7 @@ fn a_snapshot_holds_the_oldest_back_and_reads_below_what_was_found_before() {
 
 #[test]
 fn sessions_at_rest_are_passed_over_until_they_begin_again() {
-    let timestamps = Timestamps::new(0, 5 * GROUP);
+    let timestamps = Timestamps::new(0, 5 * GROUP, 0);
     let places: Vec<_> = (0..5 * GROUP).map(|_| timestamps.enter().unwrap()).collect();
     let looked_at = || timestamps.announced().count();
     assert_eq!(looked_at(), GROUP, "none has begun");
@@ -87,7 +87,7 @@ fn sessions_at_rest_are_passed_over_until_they_begin_again() {
 
 #[test]
 fn the_youngest_that_has_written_is_shed_first() {
-    let timestamps = Timestamps::new(1, 4);
+    let timestamps = Timestamps::new(1, 4, 0);
     let [a, b, c, d] = [(); 4].map(|()| timestamps.enter().unwrap());
     assert_eq!(timestamps.shed_youngest_above(0), None);
     for (at, ts) in [(a, 5), (b, 9), (c, 7)] {
@@ -109,7 +109,7 @@ fn the_youngest_that_has_written_is_shed_first() {
 
 #[test]
 fn what_may_be_reserved_is_not_complete() {
-    let timestamps = Timestamps::new(1, 2);
+    let timestamps = Timestamps::new(1, 2, 0);
     let at = timestamps.enter().unwrap();
     timestamps.announce_reserving(at, 1, 30);
     let mut durable = [50, 50];
@@ -123,7 +123,7 @@ fn what_may_be_reserved_is_not_complete() {
 
 #[test]
 fn the_first_part_of_a_transaction_is_held_and_delays_no_record() {
-    let timestamps = Timestamps::new(1, 2);
+    let timestamps = Timestamps::new(1, 2, 0);
     let at = timestamps.enter().unwrap();
     timestamps.announce_holding(at, 0, 20);
     let (mut durable, mut held) = ([50, 50], [50, 50]);
@@ -135,10 +135,37 @@ fn the_first_part_of_a_transaction_is_held_and_delays_no_record() {
     assert_eq!(durable, [50, 50]);
 }
 
+/// A look serves for a while, for all threads; never where a snapshot may have missed the look.
+#[test]
+fn a_recent_look_serves_unless_there_are_snapshots() {
+    let timestamps = Timestamps::new(5, 2, 2);
+    let [a, b] = [(); 2].map(|()| timestamps.enter().unwrap());
+    let draw = |at| {
+        timestamps.announce(at);
+        timestamps.draw(at).unwrap()
+    };
+    assert_eq!((draw(a), timestamps.oldest_lately()), (5, 5));
+    timestamps.end(a);
+    for ts in 6..=8 {
+        assert_eq!((draw(a), timestamps.oldest_lately()), (ts, 5), "no later look is worth it");
+        timestamps.end(a);
+    }
+    assert_eq!((draw(a), timestamps.oldest_lately()), (9, 9));
+    timestamps.end(a);
+    draw(a);
+    timestamps.end(a);
+    let horizon = timestamps.announce_snapshot(b);
+    assert_eq!((horizon, draw(a), timestamps.oldest_lately()), (9, 11, 9));
+    timestamps.end(a);
+    assert_eq!(timestamps.oldest_lately(), 9);
+    timestamps.end_snapshot(b);
+    assert_eq!(timestamps.oldest_active(), 12);
+}
+
 /// Each place draws at most a single timestamp at or above `LAST_TS`, whenever the place was taken.
 #[test]
 fn no_timestamp_above_the_highest_is_drawn() {
-    let timestamps = Timestamps::new(LAST_TS - 2, MOST_SESSIONS);
+    let timestamps = Timestamps::new(LAST_TS - 2, MOST_SESSIONS, 0);
     let places: Vec<_> = (0..MOST_SESSIONS).map(|_| timestamps.enter().unwrap()).collect();
     let draw = |at| {
         timestamps.announce(at);
@@ -166,7 +193,7 @@ fn no_timestamp_above_the_highest_is_drawn() {
 fn the_one_that_is_told_to_abort_has_not_ended() {
     // And more on a busy machine, until some have been told.
     const LAST: u64 = 200_000;
-    let (timestamps, ended) = (Timestamps::new(0, 1), AtomicU64::new(0));
+    let (timestamps, ended) = (Timestamps::new(0, 1, 0), AtomicU64::new(0));
     let at = timestamps.enter().unwrap();
     let mut told = Vec::new();
     let seen = std::thread::scope(|scope| {

@@ -24,7 +24,7 @@ pub(crate) enum Looked {
 }
 
 /// The writes of a session between two looks for the oldest active transaction, to trim records
-/// below: a look takes cache lines of other sessions, and late trimming costs memory.
+/// below: a look may take cache lines of other sessions, and late trimming costs memory.
 const WRITES_PER_LOOK: u32 = 16;
 
 impl TransactionComponent {
@@ -195,7 +195,7 @@ impl TransactionComponent {
     pub(super) fn read_data(&self, key: &[u8], hash: u64, number: u64) -> Result<Version, Error> {
         self.fetches.fetch(key, hash, number, || {
             let found = self.data.get(key)?;
-            Ok(Version::fetched(found.ts, found.value.as_deref()))
+            Ok(Version::fetched(key, found.ts, found.value.as_deref()))
         })
     }
 
@@ -253,7 +253,7 @@ impl TransactionComponent {
         }
         self.hold_back()?;
         self.make_room_for(work)?;
-        let version = Version::pending(work.ts, value);
+        let version = Version::pending(key, work.ts, value);
         if let Some(write) = work.writes.get_mut(key) {
             self.versions.rewrite(key, write.hash, &version);
             write.version = version;
@@ -286,7 +286,7 @@ impl TransactionComponent {
             Some(left) => work.writes_until_look = left,
             None => {
                 work.writes_until_look = WRITES_PER_LOOK - 1;
-                work.oldest_active = self.timestamps.oldest_active();
+                work.oldest_active = self.timestamps.oldest_lately();
             }
         }
         work.oldest_active

@@ -20,43 +20,29 @@
 //! since the last sweep (a clock with a second chance; a key read only once has none).
 
 mod evicting;
+mod key_record;
 
 use super::buckets::{Buckets, Hints, Split};
 use super::ranges::{self, Ranges};
 use super::transaction_table::{Standing, TransactionTable};
-use super::version::{VERSION_BYTES, Value, Version};
+use super::version::{Value, Version};
 use crate::error::Abort;
 use crate::held_bytes::HeldBytes;
-use crate::key::{Key, KeyHasher};
+use crate::key::KeyHasher;
 use evicting::trim_record;
 use hyades_platform::broken;
 use hyades_platform::sync::{AtomicUsize, MutexGuard, Ordering, Padded};
-use smallvec::SmallVec;
+use key_record::KeyRecord;
 
-/// The approximate bytes of a record without its key.
-const RECORD_BYTES: usize = 96;
+/// The approximate bytes of a record without its versions.
+const RECORD_BYTES: usize = 40;
 /// The bytes in the table per bucket. A bucket takes a further 64 bytes.
-const BYTES_PER_BUCKET: usize = 256;
+const BYTES_PER_BUCKET: usize = 512;
 /// How many buckets ahead a sweep prefetches: as many cache misses as a processor has under way.
 const SWEPT_AHEAD: usize = 8;
 /// The most buckets split by an insertion into the table. More than needed for an insertion, so
 /// that the buckets keep up.
 const MOST_SPLIT: usize = 4;
-
-#[derive(Debug)]
-struct KeyRecord {
-    key: Key,
-    /// The highest timestamp of a transaction that has read the key, or has written a version of
-    /// the key that has left for the data component alone.
-    last_read: u64,
-    /// By ascending timestamp. Two versions lie in the record: mostly there are no more, since a
-    /// write takes out the versions left without a reader.
-    versions: SmallVec<[Version; 2]>,
-    /// Whether the record has had versions of writers, and its key is among the keys of [`Ranges`].
-    entered: bool,
-    /// Whether a read found a version of the record here since the last sweep.
-    hit: bool,
-}
 
 /// The versions dropped by a sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,10 +56,16 @@ pub(crate) enum Sweep {
     PastActive,
 }
 
+/// Of each of a bucket's first records, a byte of its key's hash: most other keys are told apart
+/// without a look at the record's versions.
+type Tags = [u8; 8];
+
 #[derive(Debug, Default)]
 struct Bucket {
-    /// Mostly one or none: without room for more, so that a bucket fills a cache line.
+    /// Mostly a few: without room for more, so that the record of a miss takes no more than it
+    /// needs.
     records: Box<[KeyRecord]>,
+    tags: Tags,
     /// The bound for absent records: no key of the bucket was read or written above the floor.
     floor: u64,
     /// Counts each removed version: see [`VersionTable::insert_fetched`].
@@ -111,14 +103,36 @@ pub(crate) struct VersionTable {
 }
 
 impl Bucket {
-    fn position(&self, key: &[u8]) -> Option<usize> {
-        self.records.iter().position(|record| &*record.key == key)
+    fn position(&self, key: &[u8], hash: u64) -> Option<usize> {
+        let mut records = self.records.iter().enumerate();
+        let may_be = |at: usize| self.tags.get(at).is_none_or(|tag| *tag == hash as u8);
+        records.find(|(at, record)| may_be(*at) && record.key() == key).map(|(at, _)| at)
     }
 
-    fn push(&mut self, record: KeyRecord) {
+    /// The record of a key.
+    fn find(&mut self, key: &[u8], hash: u64) -> Option<&mut KeyRecord> {
+        let at = self.position(key, hash)?;
+        Some(&mut self.records[at])
+    }
+
+    /// Adds the record of a key without a record. Returns its position.
+    fn push(&mut self, record: KeyRecord, hash: u64) -> usize {
         let mut records = std::mem::take(&mut self.records).into_vec();
         records.reserve_exact(1);
         records.push(record);
+        let at = records.len() - 1;
+        self.records = records.into_boxed_slice();
+        if let Some(tag) = self.tags.get_mut(at) {
+            *tag = hash as u8;
+        }
+        at
+    }
+
+    /// Takes records in place of all records.
+    fn set_records(&mut self, records: Vec<KeyRecord>, hasher: &KeyHasher) {
+        for (tag, record) in self.tags.iter_mut().zip(&records) {
+            *tag = hasher.hash(record.key()) as u8;
+        }
         self.records = records.into_boxed_slice();
     }
 }
@@ -128,10 +142,12 @@ impl Split for Bucket {
         // The floor for absent records holds for the keys of both buckets; and versions dropped
         // before the number of a fetch was noted are counted in both.
         let records = std::mem::take(&mut self.records).into_vec().into_iter();
-        let is_moved = |record: &KeyRecord| moves(hasher.hash(&record.key));
+        let is_moved = |record: &KeyRecord| moves(hasher.hash(record.key()));
         let (moved, kept): (Vec<_>, Vec<_>) = records.partition(is_moved);
-        self.records = kept.into_boxed_slice();
-        Self { records: moved.into_boxed_slice(), floor: self.floor, drops: self.drops }
+        let mut other = Self { floor: self.floor, drops: self.drops, ..Self::default() };
+        self.set_records(kept, hasher);
+        other.set_records(moved, hasher);
+        other
     }
 }
 
@@ -175,10 +191,10 @@ impl VersionTable {
         self.bytes.load(Ordering::Relaxed) + ranges + self.held.get()
     }
 
-    /// Returns the approximate bytes of a write without its key and value, as the only version.
+    /// Returns the most bytes of a write without its key and value, as the only version.
     pub fn write_bytes(&self) -> usize {
         let entry = if self.ranges.is_some() { ranges::ENTRY_BYTES } else { 0 };
-        RECORD_BYTES + VERSION_BYTES + entry
+        RECORD_BYTES + Version::most_beside() + entry
     }
 
     fn add(&self, bytes: usize) {
@@ -199,23 +215,11 @@ impl VersionTable {
         }
     }
 
-    /// R1, R2 (W1, W2): the record of a key; made if there is none, and then read as of the floor.
-    fn find_or_make<'b>(&self, bucket: &'b mut Bucket, key: &[u8]) -> &'b mut KeyRecord {
-        let at = bucket.position(key).unwrap_or_else(|| {
-            self.add(RECORD_BYTES + key.len());
-            let last_read = bucket.floor;
-            let (key, versions) = (key.into(), SmallVec::new());
-            let record = KeyRecord { key, last_read, versions, entered: false, hit: false };
-            bucket.push(record);
-            bucket.records.len() - 1
-        });
-        &mut bucket.records[at]
-    }
-
     /// Whether the table has versions of the key.
     pub fn has_versions(&self, key: &[u8]) -> bool {
-        let (bucket, _) = self.bucket(self.hasher.hash(key));
-        bucket.position(key).is_some_and(|at| !bucket.records[at].versions.is_empty())
+        let hash = self.hasher.hash(key);
+        let mut bucket = self.bucket(hash).0;
+        bucket.find(key, hash).is_some_and(|record| !record.versions().is_empty())
     }
 
     /// R1 to R5: the read of a transaction with timestamp `ts`. The transaction finds its own
@@ -247,16 +251,23 @@ impl VersionTable {
         transactions: &TransactionTable,
     ) -> Seen {
         let (mut bucket, hints) = self.bucket(hash);
-        let number = bucket.drops;
-        let record = self.find_or_make(&mut bucket, key);
+        let bucket = &mut *bucket;
+        let (number, floor) = (bucket.drops, bucket.floor);
+        // R1, R2: the record of the key; made if there is none, and then read as of the floor.
+        let at = bucket.position(key, hash).unwrap_or_else(|| {
+            let record = KeyRecord::empty(key, floor);
+            self.add(RECORD_BYTES + record.entry_bytes());
+            bucket.push(record, hash)
+        });
+        let record = &mut bucket.records[at];
         // R3: every read counts, of any version (D2).
-        let is_newest = record.versions.last().is_none_or(|newest| newest.ts() <= ts);
+        let is_newest = record.newest().is_none_or(|newest| newest.ts() <= ts);
         if let Some(reader) = reader
             && (is_newest || !broken!(NoteNewestReadsOnly))
         {
-            record.last_read = record.last_read.max(reader);
+            record.raise_last_read(reader);
         }
-        for version in record.versions.iter().rev().filter(|version| version.ts() <= ts) {
+        for version in record.versions().iter().rev().filter(|version| version.ts() <= ts) {
             // The reader's claim: the reader finds its own writes itself.
             if Some(version.ts()) == reader && !version.is_fetched() {
                 continue;
@@ -271,9 +282,10 @@ impl VersionTable {
                 Standing::Active => Seen::Active(version.ts()),
                 Standing::Committed => {
                     hints.note(record, version);
-                    record.hit = true;
                     let writer = (!version.is_applied()).then_some(version.ts());
-                    Seen::Value(version.value(), writer)
+                    let seen = Seen::Value(version.value(), writer);
+                    record.set_hit();
+                    seen
                 }
             };
         }
@@ -292,29 +304,44 @@ impl VersionTable {
         version: &Version,
         oldest_active: u64,
     ) -> Result<(), Abort> {
-        let (mut bucket, hints) = self.bucket(hash);
-        let record = self.find_or_make(&mut bucket, key);
-        if record.last_read > version.ts() && !broken!(WriteBelowRead) {
+        let (mut locked, hints) = self.bucket(hash);
+        let bucket = &mut *locked;
+        // W1, W2: without a record, the key was read as of the floor.
+        let found = bucket.position(key, hash);
+        let before = found.map(|at| &bucket.records[at]);
+        let last_read = before.map_or(bucket.floor, KeyRecord::last_read);
+        if last_read > version.ts() && !broken!(WriteBelowRead) {
             return Err(Abort::ReadByYounger);
         }
         // A pending version of an older transaction may be overtaken: the write does not depend on
         // the older version.
-        if record.versions.last().is_some_and(|newest| newest.ts() > version.ts()) {
+        if before.and_then(KeyRecord::newest).is_some_and(|newest| newest.ts() > version.ts()) {
             return Err(Abort::TooLate);
         }
-        if let Some(ranges) = &self.ranges
-            && !record.entered
-        {
-            ranges.enter(&record.key);
-            record.entered = true;
+        let enter = |record: &mut KeyRecord| {
+            if let Some(ranges) = &self.ranges
+                && !record.is_entered()
+            {
+                ranges.enter(key, hash);
+                record.set_entered();
+            }
+        };
+        if let Some(at) = found {
+            let record = &mut bucket.records[at];
+            enter(record);
+            let before = record.entry_bytes();
+            // Before the new version is there: the record has room for two.
+            bucket.drops += trim_record(record, oldest_active, &self.held).versions;
+            record.push(version.clone());
+            hints.note(record, version);
+            self.replace(before, record.entry_bytes());
+        } else {
+            let mut record = KeyRecord::of(version.clone(), last_read);
+            enter(&mut record);
+            self.add(RECORD_BYTES + record.entry_bytes());
+            bucket.push(record, hash);
         }
-        // Before the new version is there: the record has room for two.
-        let trimmed = trim_record(record, oldest_active, &self.held);
-        record.versions.push(version.clone());
-        hints.note(record, version);
-        bucket.drops += trimmed.versions;
-        self.replace(trimmed.bytes, version.size());
-        drop(bucket);
+        drop(locked);
         self.grow();
         // M2, W5 for scans.
         let ts = version.ts();
@@ -327,27 +354,26 @@ impl VersionTable {
 
     /// W4 again: the transaction writes another value to a key written before.
     pub fn rewrite(&self, key: &[u8], hash: u64, version: &Version) {
-        let bucket = &mut *self.bucket(hash).0;
-        let record = bucket.position(key).map(|at| &mut bucket.records[at]);
-        let own = |v: &&mut Version| v.ts() == version.ts();
-        let pending = record.and_then(|r| r.versions.iter_mut().rev().find(own));
+        let mut bucket = self.bucket(hash).0;
+        let pending = bucket.find(key, hash).and_then(|record| record.rewrite(version));
         debug_assert!(pending.is_some(), "the pending version of {} is gone", version.ts());
         if let Some(pending) = pending {
             self.replace(pending.size(), version.size());
-            *pending = version.clone();
         }
     }
 
     /// A1, A2: takes out the version of an aborting transaction.
     pub fn remove(&self, key: &[u8], hash: u64, ts: u64) {
         let bucket = &mut *self.bucket(hash).0;
-        let record = bucket.position(key).map(|at| &mut bucket.records[at]);
-        let at = record.as_ref().and_then(|r| r.versions.iter().rposition(|v| v.ts() == ts));
-        debug_assert!(at.is_some(), "the pending version of {ts} is gone");
-        if let (Some(record), Some(at)) = (record, at) {
-            self.subtract(record.versions.remove(at).size());
-            bucket.drops += 1;
-        }
+        let Some(record) = bucket.find(key, hash) else {
+            debug_assert!(false, "the record of the pending version of {ts} is gone");
+            return;
+        };
+        let before = record.entry_bytes();
+        let removed = record.remove(ts);
+        debug_assert!(removed.is_some(), "the pending version of {ts} is gone");
+        self.replace(before, record.entry_bytes());
+        bucket.drops += u64::from(removed.is_some());
     }
 
     /// F5: keeps a fetched version, as the oldest version of its record, unless a version of the
@@ -362,11 +388,11 @@ impl VersionTable {
         if bucket.drops != number && !broken!(EnterLateFetch) {
             return;
         }
-        let Some(at) = bucket.position(key) else { return };
-        let record = &mut bucket.records[at];
-        if record.versions.first().is_none_or(|oldest| oldest.ts() > version.ts()) {
-            self.add(version.size());
-            record.versions.insert(0, version);
+        let Some(record) = bucket.find(key, hash) else { return };
+        if record.versions().first().is_none_or(|oldest| oldest.ts() > version.ts()) {
+            let before = record.entry_bytes();
+            record.push_oldest(version);
+            self.replace(before, record.entry_bytes());
         }
     }
 }

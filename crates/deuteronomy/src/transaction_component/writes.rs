@@ -89,7 +89,7 @@ mod tests {
             let mut writes = Writes::default();
             for key in keys {
                 assert!(writes.get(&[key]).is_none());
-                let write = PendingWrite { hash: 0, version: Version::pending(1, None) };
+                let write = PendingWrite { hash: 0, version: Version::pending(&[key], 1, None) };
                 writes.insert(&[key], write);
                 writes.get_mut(&[key]).unwrap().hash = u64::from(key);
                 assert_eq!(writes.get(&[key]).unwrap().hash, u64::from(key));

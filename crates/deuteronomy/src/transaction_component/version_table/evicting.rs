@@ -20,21 +20,23 @@ pub(super) struct Trimmed {
 /// A timestamp that was the oldest active at any earlier time serves as well: no transaction below
 /// comes back, and no later announced snapshot reads below.
 pub(super) fn trim_record(record: &mut KeyRecord, oldest_active: u64, held: &HeldBytes) -> Trimmed {
-    let old = record.versions.iter().take_while(|v| v.ts() < oldest_active).count();
+    let versions = record.versions();
+    let old = versions.iter().take_while(|v| v.ts() < oldest_active).count();
     let mut left = old.saturating_sub(1);
     // In front, a gone version says no more than a record without the gone version.
-    while record.versions.get(left).is_some_and(Version::is_gone) {
+    while versions.get(left).is_some_and(Version::is_gone) {
         left += 1;
     }
     let mut trimmed = Trimmed::default();
     if left == 0 {
         return trimmed;
     }
-    for version in record.versions.drain(..left) {
+    let before = record.entry_bytes();
+    for version in record.take_oldest(left) {
         version.leave_table(held);
-        trimmed.bytes += version.size();
         trimmed.versions += 1;
     }
+    trimmed.bytes = before - record.entry_bytes();
     trimmed
 }
 
@@ -45,24 +47,21 @@ pub(super) fn trim_record(record: &mut KeyRecord, oldest_active: u64, held: &Hel
 /// reader from it. Older active writers may not write below the dropped versions, as at the removal
 /// of a record. The caller counts the dropped versions.
 fn drop_applied(record: &mut KeyRecord) -> Trimmed {
-    let mut dropped = Trimmed::default();
-    for version in std::mem::take(&mut record.versions) {
+    let (mut dropped, before) = (0, record.entry_bytes());
+    for version in record.take_versions() {
         // In front, and behind a gone version, no stand-in is needed.
-        let needs_none = record.versions.last().is_none_or(Version::is_gone);
+        let needs_none = record.newest().is_none_or(Version::is_gone);
         if !version.is_applied() || version.is_gone() && !needs_none {
-            record.versions.push(version);
+            record.push(version);
             continue;
         }
-        record.last_read = record.last_read.max(version.ts());
-        dropped.versions += 1;
-        dropped.bytes += version.size();
+        record.raise_last_read(version.ts());
+        dropped += 1;
         if !needs_none {
-            let gone = Version::gone(version.ts());
-            dropped.bytes -= gone.size();
-            record.versions.push(gone);
+            record.push(Version::gone(version.key(), version.ts()));
         }
     }
-    dropped
+    Trimmed { versions: dropped, bytes: before - record.entry_bytes() }
 }
 
 impl VersionTable {
@@ -102,9 +101,9 @@ impl VersionTable {
     /// E1 to E4: drops records whose versions the data component holds, or holds newer. The floor
     /// keeps the record's information on reads and writes (D5).
     fn evict(&self, bucket: &mut Bucket, oldest_active: u64, what: Sweep) -> usize {
-        let Bucket { records: all, floor, drops } = bucket;
-        let mut bytes = 0;
-        let mut records = std::mem::take(all).into_vec();
+        let mut records = std::mem::take(&mut bucket.records).into_vec();
+        let Bucket { floor, drops, .. } = bucket;
+        let (mut bytes, before) = (0, records.len());
         records.retain_mut(|record| {
             let is_old = |v: &Version| {
                 let is_old = v.ts() < oldest_active;
@@ -113,8 +112,8 @@ impl VersionTable {
                 let is_applied = v.is_applied() || is_old && broken!(EvictUnapplied);
                 is_applied && (is_old || what == Sweep::PastActive)
             };
-            let is_spared = std::mem::take(&mut record.hit) && what == Sweep::Unread;
-            if is_spared || !record.versions.iter().all(is_old) {
+            let is_spared = record.take_hit() && what == Sweep::Unread;
+            if is_spared || !record.versions().iter().all(is_old) {
                 if what == Sweep::PastActive {
                     let dropped = drop_applied(record);
                     *drops += dropped.versions;
@@ -126,7 +125,10 @@ impl VersionTable {
             *drops += 1;
             false
         });
-        *all = records.into_boxed_slice();
+        match records.len() == before {
+            true => bucket.records = records.into_boxed_slice(),
+            false => bucket.set_records(records, &self.hasher),
+        }
         self.replace(bytes, 0);
         bytes
     }
@@ -134,40 +136,40 @@ impl VersionTable {
     /// E3, E4: a record leaves its bucket, with `floor`. Returns the bytes of the record.
     fn leave(&self, record: &KeyRecord, floor: &mut u64, oldest_active: u64) -> usize {
         // E3. An older active transaction may not write below evicted versions either.
-        let newest = record.versions.last().map_or(0, |newest| newest.ts());
+        let newest = record.newest().map_or(0, Version::ts);
         let newest = if broken!(FloorOfReadsOnly) { 0 } else { newest };
-        let needed = record.last_read.max(newest);
+        let needed = record.last_read().max(newest);
         // No transaction to come is below `oldest_active`: a floor below `oldest_active` says
         // nothing.
         if needed >= oldest_active && !broken!(EvictWithoutFloor) {
             *floor = (*floor).max(needed);
         }
-        if record.entered
+        if record.is_entered()
             && let Some(ranges) = &self.ranges
         {
-            ranges.leave(&record.key);
+            ranges.leave(record.key(), self.hasher.hash(record.key()));
         }
-        let versions: usize = record.versions.iter().map(Version::size).sum();
-        RECORD_BYTES + record.key.len() + versions
+        RECORD_BYTES + record.entry_bytes()
     }
 
     /// Drops the record of a deleted key, if no transaction needs the record: then only the data
     /// component knows of the key, and no scan meets the key here.
     pub fn drop_deleted(&self, key: &[u8], oldest_active: u64) {
-        let bucket = &mut *self.bucket(self.hasher.hash(key)).0;
-        let Some(at) = bucket.position(key) else { return };
+        let hash = self.hasher.hash(key);
+        let bucket = &mut *self.bucket(hash).0;
+        let Some(at) = bucket.position(key, hash) else { return };
         // With the hidden versions.
         let trimmed = trim_record(&mut bucket.records[at], oldest_active, &self.held);
         bucket.drops += trimmed.versions;
         self.replace(trimmed.bytes, 0);
-        let [newest] = &bucket.records[at].versions[..] else { return };
+        let [newest] = bucket.records[at].versions() else { return };
         let is_deleted = newest.bytes().is_none() && newest.is_applied() && !newest.is_gone();
         if !is_deleted || newest.ts() >= oldest_active {
             return;
         }
         let mut records = std::mem::take(&mut bucket.records).into_vec();
         let record = records.swap_remove(at);
-        bucket.records = records.into_boxed_slice();
+        bucket.set_records(records, &self.hasher);
         bucket.drops += 1;
         self.subtract(self.leave(&record, &mut bucket.floor, oldest_active));
     }
