@@ -7,9 +7,12 @@
 //! reach the disk in the order of writing, so what a crash leaves is a prefix of the batches, with
 //! all batches up to the last checkpoint.
 //!
-//! Keys: after the byte `d` a key, with its timestamp and value as in redb; `r`, the resume point;
-//! `t`, the highest applied timestamp, 8 bytes little-endian, merged by the same operator. Deleted
-//! keys below the floor are dropped by compactions.
+//! Keys: after the byte `d` a key, with its timestamp and value as in redb; after `x` the
+//! timestamp, big-endian, and the key of each deletion not below the floor yet, overwritten or not;
+//! `r`, the resume point; `t`, the highest applied timestamp, 8 bytes little-endian, merged by the
+//! same operator. A deleted key below the floor is removed by a write, while nothing is applied: an
+//! older operation that arrived later lies in a newer table, and a compaction that dropped the
+//! deletion alone would bring the older operation back.
 
 use super::item::{put_item, read_item};
 use crate::data_component::{
@@ -17,7 +20,6 @@ use crate::data_component::{
     cut_bounds,
 };
 use crate::error::Error;
-use rocksdb::compaction_filter::Decision;
 use rocksdb::{
     BlockBasedOptions, Cache, DB, DBAccess, DBRawIteratorWithThreadMode, MergeOperands, Options,
     ReadOptions, Snapshot, WriteBatch, WriteBufferManager, WriteOptions,
@@ -25,10 +27,11 @@ use rocksdb::{
 use self_cell::self_cell;
 use std::ops::{Bound, ControlFlow};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 
 const DATA: u8 = b'd';
+const DELETED: u8 = b'x';
 const RESUME: [u8; 1] = [b'r'];
 const HIGHEST: [u8; 1] = [b't'];
 
@@ -36,6 +39,8 @@ const HIGHEST: [u8; 1] = [b't'];
 const FILTER_BITS: f64 = 10.0;
 /// The smallest and the largest memory table, in bytes.
 const TABLE_BYTES: (usize, usize) = (1 << 20, 64 << 20);
+/// The most deleted keys removed at once: nothing is applied meanwhile.
+const REMOVED_AT_ONCE: usize = 256;
 /// The number of operands of a key in a memory table that are merged at the next write.
 const MOST_OPERANDS: usize = 16;
 const LIMITS: Limits = Limits { key_bytes: 1 << 20, value_bytes: 1 << 30, is_durable: true };
@@ -43,8 +48,11 @@ const LIMITS: Limits = Limits { key_bytes: 1 << 20, value_bytes: 1 << 30, is_dur
 /// Keys and values in a RocksDB database.
 pub struct RocksDbData {
     database: Arc<DB>,
-    /// Deleted keys with lower timestamps may go. Relaxed: a late look keeps a deleted key longer.
-    floor: Arc<AtomicU64>,
+    /// Shared by threads that apply operations; exclusive to a thread that removes deleted keys.
+    writing: RwLock<()>,
+    /// Deletions below are forgotten: what compactions have left of their entries is passed over.
+    /// Relaxed: a late look passes over fewer entries.
+    forgotten: AtomicU64,
 }
 
 self_cell! {
@@ -66,6 +74,10 @@ fn damaged(what: &str) -> Error {
 
 fn data_key(key: &[u8]) -> Vec<u8> {
     [&[DATA], key].concat()
+}
+
+fn deleted_key(ts: u64, key: &[u8]) -> Vec<u8> {
+    [&[DELETED], &ts.to_be_bytes()[..], key].concat()
 }
 
 /// The timestamp of an item or of a noted timestamp.
@@ -172,20 +184,54 @@ impl RocksDbData {
         ));
         options.set_merge_operator_associative("hyades-newest", newest);
         options.set_max_successive_merges(MOST_OPERANDS);
-        let floor = Arc::new(AtomicU64::new(0));
-        let lowest = Arc::clone(&floor);
-        let is_forgotten = move |key: &[u8], item: &[u8]| {
-            let deleted = || read_item(item).filter(|(_, value)| value.is_none());
-            key.first() == Some(&DATA)
-                && deleted().is_some_and(|(ts, _)| ts < lowest.load(Ordering::Relaxed))
-        };
-        let filter = move |_, key: &[u8], item: &[u8]| match is_forgotten(key, item) {
-            true => Decision::Remove,
-            false => Decision::Keep,
-        };
-        options.set_compaction_filter("hyades-deleted", filter);
         let database = Arc::new(DB::open(&options, dir).map_err(failed)?);
-        Ok(Self { database, floor })
+        Ok(Self { database, writing: RwLock::new(()), forgotten: AtomicU64::new(0) })
+    }
+
+    /// Whether the item of a key is the deletion of an entry: a later operation may have written
+    /// the key again.
+    fn is_deleted_at(&self, key: &[u8], ts: u64) -> Result<bool, Error> {
+        let item = found(self.database.get_pinned(data_key(key)).map_err(failed)?)?;
+        Ok(item.value.is_none() && item.ts == ts)
+    }
+
+    /// Removes some deleted keys below a timestamp, the oldest first, from the entry `from` on.
+    /// Returns the last entry, if there may be more: the next call begins there. Operations are
+    /// applied meanwhile, but for a second look at the keys found deleted, which are in the cache.
+    fn forget_some_below(&self, from: Vec<u8>, ts: u64) -> Result<Option<Vec<u8>>, Error> {
+        let mut options = ReadOptions::default();
+        options.set_iterate_lower_bound(from);
+        options.set_iterate_upper_bound(deleted_key(ts, b""));
+        let mut entries = self.database.raw_iterator_opt(options);
+        let (mut batch, mut last, mut removed) = (WriteBatch::default(), None, 0);
+        let mut deleted = Vec::new();
+        entries.seek_to_first();
+        while removed < REMOVED_AT_ONCE
+            && let Some(entry) = entries.key()
+        {
+            let (key, deleted_at) = entry
+                .get(9..)
+                .zip(entry.get(1..).and_then(|rest| rest.first_chunk()))
+                .ok_or_else(|| damaged("a deleted key"))?;
+            let deleted_at = u64::from_be_bytes(*deleted_at);
+            if self.is_deleted_at(key, deleted_at)? {
+                deleted.push((key.to_vec(), deleted_at));
+            }
+            batch.delete(entry);
+            last = Some(entry.to_vec());
+            removed += 1;
+            entries.next();
+        }
+        entries.status().map_err(failed)?;
+        // A batch that was not written has no effect, so a panic leaves no trace.
+        let _alone = self.writing.write().unwrap_or_else(PoisonError::into_inner);
+        for (key, deleted_at) in deleted {
+            if self.is_deleted_at(&key, deleted_at)? {
+                batch.delete(data_key(&key));
+            }
+        }
+        self.database.write_opt(batch, &unlogged()).map_err(failed)?;
+        Ok(last.filter(|_| removed == REMOVED_AT_ONCE))
     }
 
     /// Has RocksDB remove no file until the value is dropped.
@@ -233,10 +279,14 @@ impl DataComponent for RocksDbData {
             item.clear();
             put_item(&mut item, operation);
             batch.merge(data_key(operation.key), &item);
+            if operation.value.is_none() {
+                batch.put(deleted_key(operation.ts, operation.key), b"");
+            }
         }
         if let Some(highest) = operations.iter().map(|operation| operation.ts).max() {
             batch.merge(HIGHEST, highest.to_le_bytes());
         }
+        let _shared = self.writing.read().unwrap_or_else(PoisonError::into_inner);
         self.database.write_opt(batch, &unlogged()).map_err(failed)
     }
 
@@ -261,9 +311,12 @@ impl DataComponent for RocksDbData {
         timestamp(&noted).filter(|_| noted.len() == 8).ok_or_else(|| damaged("a timestamp"))
     }
 
-    /// The next compactions drop the deleted keys.
     fn forget_below(&self, ts: u64) -> Result<(), Error> {
-        self.floor.fetch_max(ts, Ordering::Relaxed);
+        let mut from = deleted_key(self.forgotten.load(Ordering::Relaxed), b"");
+        while let Some(last) = self.forget_some_below(from, ts)? {
+            from = last;
+        }
+        self.forgotten.fetch_max(ts, Ordering::Relaxed);
         Ok(())
     }
 
@@ -285,35 +338,54 @@ mod tests {
         Operation { key, ts, value }
     }
 
-    #[test]
-    fn deleted_keys_below_the_floor_leave_with_a_compaction_and_nothing_older_comes_back() {
-        let dir = tempfile::tempdir().unwrap();
-        let data = RocksDbData::open(dir.path(), 1 << 20).unwrap();
-        let point = ResumePoint::initial([1; 16]);
-        let compact = || data.database.compact_range(None::<&[u8]>, None::<&[u8]>);
-        for key in 0..100u8 {
-            data.apply(&[operation(&[key], 10, Some(b"old"))]).unwrap();
-        }
-        data.checkpoint(&point).unwrap();
-        compact();
-        for key in 0..100u8 {
-            data.apply(&[operation(&[key], 20 + u64::from(key), None)]).unwrap();
-        }
-        data.checkpoint(&point).unwrap();
-        data.forget_below(70).unwrap();
-        compact();
-        compact();
-        let mut left = Vec::new();
-        let all = (Bound::Unbounded, Bound::Unbounded);
-        DataComponent::scan(&data, all, ScanOrder::Ascending, &mut |item| {
+    /// All items, by their timestamps; each is a deleted key.
+    fn deleted(data: &RocksDbData) -> Vec<u64> {
+        let (mut left, all) = (Vec::new(), (Bound::Unbounded, Bound::Unbounded));
+        DataComponent::scan(data, all, ScanOrder::Ascending, &mut |item| {
             assert_eq!(item.value, None);
             left.push(item.ts);
             ControlFlow::Continue(())
         })
         .unwrap();
-        assert_eq!(left, (70..120).collect::<Vec<_>>());
-        assert_eq!(data.get(&[3]).unwrap(), Found::default());
-        assert_eq!(data.highest_ts().unwrap(), 119);
+        left
+    }
+
+    #[test]
+    fn deleted_keys_below_the_floor_leave_and_nothing_older_comes_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let data = RocksDbData::open(dir.path(), 1 << 20).unwrap();
+        let point = ResumePoint::initial([1; 16]);
+        let compact = || data.database.compact_range(None::<&[u8]>, None::<&[u8]>);
+        let keys = || (0..1000u64).map(|key| (key, key.to_be_bytes()));
+        // The deletions lie in a table at the bottom; the older operations arrive later, and lie in
+        // newer tables.
+        for (key, bytes) in keys() {
+            data.apply(&[operation(&bytes, 2000 + key, None)]).unwrap();
+        }
+        data.checkpoint(&point).unwrap();
+        compact();
+        for (_, bytes) in keys() {
+            data.apply(&[operation(&bytes, 10, Some(b"old"))]).unwrap();
+        }
+        data.checkpoint(&point).unwrap();
+        data.forget_below(2700).unwrap();
+        assert_eq!(deleted(&data), (2700..3000).collect::<Vec<_>>());
+        compact();
+        assert_eq!(deleted(&data), (2700..3000).collect::<Vec<_>>());
+        assert_eq!(data.get(&3u64.to_be_bytes()).unwrap(), Found::default());
+        assert_eq!(data.highest_ts().unwrap(), 2999);
+        data.apply(&[operation(&3u64.to_be_bytes(), 3000, Some(b"new"))]).unwrap();
+        assert_eq!(data.get(&3u64.to_be_bytes()).unwrap().ts, 3000);
+    }
+
+    #[test]
+    fn a_key_written_again_stays_when_its_deletion_is_forgotten() {
+        let dir = tempfile::tempdir().unwrap();
+        let data = RocksDbData::open(dir.path(), 1 << 20).unwrap();
+        data.apply(&[operation(b"a", 5, None)]).unwrap();
+        data.apply(&[operation(b"a", 7, Some(b"again"))]).unwrap();
+        data.forget_below(9).unwrap();
+        assert_eq!(data.get(b"a").unwrap(), Found { ts: 7, value: Some(b"again".to_vec()) });
     }
 
     #[test]
