@@ -9,8 +9,8 @@ use crate::snapshot::RemoteSnapshot;
 use hyades_deuteronomy::{
     DataComponent, DataSnapshot, Error, Found, KeyRange, Limits, Operation, ResumePoint, ScanOrder,
 };
-use hyades_platform::event;
 use hyades_platform::sync::locked;
+use hyades_platform::{broken, event};
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -113,6 +113,9 @@ impl RemoteData {
                 server.address, server.limits, welcome.limits
             ))));
         }
+        if broken!(AskBeforeReturned) {
+            locked(&server.link).boot = welcome.boot;
+        }
         // A batch kept from now on is sent by its own thread, to this boot or a later one.
         let (mut next, mut batches) = (0, 0u64);
         loop {
@@ -159,8 +162,14 @@ impl DataComponent for RemoteData {
             let (piece, behind) = rest.split_at(first_piece(rest));
             rest = behind;
             let request = Request::Apply(piece.to_vec()).encode();
-            let number = locked(&self.kept).keep(&request);
-            self.ask(&request)?;
+            let number = if broken!(KeepOnceApplied) {
+                self.ask(&request)?;
+                locked(&self.kept).keep(&request)
+            } else {
+                let number = locked(&self.kept).keep(&request);
+                self.ask(&request)?;
+                number
+            };
             locked(&self.kept).note_applied(number);
         }
         Ok(())
@@ -168,10 +177,19 @@ impl DataComponent for RemoteData {
 
     fn checkpoint(&self, point: &ResumePoint) -> Result<(), Error> {
         // Before the point may be stable: a client of a lower incarnation is not let in again.
-        locked(&self.server.link).incarnation = point.incarnation;
-        let stable = locked(&self.kept).applied();
+        if !broken!(RaiseIncarnationLate) {
+            locked(&self.server.link).incarnation = point.incarnation;
+        }
+        let mut stable = locked(&self.kept).applied();
+        if broken!(ForgetUnstable) {
+            locked(&self.kept).forget(&stable);
+        }
         self.ask(&Request::Checkpoint(point.clone()).encode())?;
+        if broken!(ForgetAppliedSince) {
+            stable = locked(&self.kept).applied();
+        }
         locked(&self.kept).forget(&stable);
+        locked(&self.server.link).incarnation = point.incarnation;
         Ok(())
     }
 

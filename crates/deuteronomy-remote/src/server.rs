@@ -5,13 +5,14 @@ use crate::message::{Encoder, Greeting, Refusal, Request, Welcome, encode_answer
 use hyades_deuteronomy::{
     DataComponent, DataSnapshot, Error, Found, KeyRange, Operation, ScanOrder,
 };
+use hyades_platform::broken;
 use hyades_platform::sync::locked;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -150,8 +151,10 @@ impl Serving {
             let answer = match Request::decode(connection.receive()?) {
                 None => Err(Refusal::Failed("the request cannot be read".to_string())),
                 Some(request) => {
-                    let place = self.place.read().unwrap_or_else(PoisonError::into_inner);
-                    match *place == Some(client) {
+                    let place = self.place();
+                    let is_in_place = *place == Some(client) || broken!(ServeDisplaced);
+                    let _held = (!broken!(JoinAmidRequest)).then_some(place);
+                    match is_in_place {
                         true => self.answer(request, &mut snapshot).map_err(failed),
                         false => Err(Refusal::Displaced),
                     }
@@ -161,29 +164,35 @@ impl Serving {
         }
     }
 
+    /// The client in place, while nobody takes the place.
+    fn place(&self) -> RwLockReadGuard<'_, Option<u64>> {
+        self.place.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// R3.
     fn take_place(&self, greeting: Greeting) -> Result<Welcome, Refusal> {
         let point = self.data.resume_point().map_err(failed)?;
         let stable = point.map_or(0, |point| point.incarnation);
+        let welcome = Welcome { boot: self.boot, incarnation: stable, limits: self.data.limits() };
+        if let Greeting::Attach { client, boot } = greeting {
+            // Beside the requests of the client, which may be long.
+            return match self.place() {
+                _ if boot != self.boot && !broken!(AttachToAnyBoot) => Err(Refusal::Restarted),
+                place if *place == Some(client) => Ok(welcome),
+                _ => Err(Refusal::Displaced),
+            };
+        }
         let mut place = self.place.write().unwrap_or_else(PoisonError::into_inner);
-        match greeting {
-            Greeting::Join { .. } => {}
-            Greeting::Attach { boot, .. } if boot != self.boot => return Err(Refusal::Restarted),
-            Greeting::Attach { client, .. } if *place != Some(client) => {
+        let client = greeting.client();
+        if let Greeting::Return { incarnation, .. } = greeting {
+            let is_anothers = place.is_some_and(|owner| owner != client);
+            let is_older = stable > incarnation && !broken!(ReturnToLaterPoint);
+            if is_older || (is_anothers && !broken!(ReturnToTakenPlace)) {
                 return Err(Refusal::Displaced);
             }
-            Greeting::Attach { .. } => {}
-            Greeting::Return { client, incarnation } => {
-                if place.is_some_and(|owner| owner != client) {
-                    return Err(Refusal::Displaced);
-                }
-                if stable > incarnation {
-                    return Err(Refusal::Displaced);
-                }
-            }
         }
-        *place = Some(greeting.client());
-        Ok(Welcome { boot: self.boot, incarnation: stable, limits: self.data.limits() })
+        *place = Some(client);
+        Ok(welcome)
     }
 
     fn answer(

@@ -3,10 +3,8 @@
 
 mod common;
 
-use common::Far;
-use hyades_deuteronomy::{
-    DataComponent, Database, Error, LogOptions, Operation, Options, ResumePoint,
-};
+use common::{Far, point};
+use hyades_deuteronomy::{DataComponent, Database, Error, LogOptions, Operation, Options};
 use std::collections::BTreeMap;
 use std::ops::Bound::Unbounded;
 use std::path::Path;
@@ -141,10 +139,6 @@ fn commits_do_not_wait_for_a_server_that_is_away() {
     assert_eq!(session.execute(|tx| tx.get(b"a")).unwrap().as_deref(), Some(&[0, 0, 0, 199][..]));
     drop(session);
     database.close().unwrap();
-}
-
-fn point(incarnation: u32) -> ResumePoint {
-    ResumePoint { uuid: [1; 16], incarnation, highest_ts: 9, positions: vec![5] }
 }
 
 fn is_refused(result: Result<impl Sized, Error>, why: &str) {

@@ -296,6 +296,38 @@ mutations! {
     ReadWithoutNeeds "read-without-needs",
     /// A command waiting for an element runs twice once the element is there.
     PopTwice "pop-twice",
+    /// The segments removed by a truncation are archived after the truncation of the log.
+    TruncateUnarchived "truncate-unarchived",
+    /// Copies in an archive are not synced before the log is truncated.
+    ArchiveUnsynced "archive-unsynced",
+    /// The list of an archive is written after the truncation of the log.
+    ListAfterTruncation "list-after-truncation",
+    /// An opening does not note in the archive where the last incarnation has ended.
+    OpenUnnoted "open-unnoted",
+    /// An archived stream truncated without the archive meanwhile counts as archived throughout.
+    KeepBehindGap "keep-behind-gap",
+    /// A log read on from a copy begins where the later part begins, regardless of a gap.
+    JoinOverGap "join-over-gap",
+    /// A client's connection to one boot of a data server goes on with the next boot.
+    AttachToAnyBoot "attach-to-any-boot",
+    /// A boot of a data server is asked before the kept operations are applied there.
+    AskBeforeReturned "ask-before-returned",
+    /// The client of a data server keeps an operation only once the operation is applied.
+    KeepOnceApplied "keep-once-applied",
+    /// Operations applied during a checkpoint of a data server are forgotten with the checkpoint.
+    ForgetAppliedSince "forget-applied-since",
+    /// Kept operations are forgotten before the checkpoint of the data server is stable.
+    ForgetUnstable "forget-unstable",
+    /// A data server answers a client although another client has taken the place.
+    ServeDisplaced "serve-displaced",
+    /// A client of a data server takes the place during a request of the client before.
+    JoinAmidRequest "join-amid-request",
+    /// A client returns to a data server although another client has the place.
+    ReturnToTakenPlace "return-to-taken-place",
+    /// A client returns to a data server with a resume point of a later incarnation.
+    ReturnToLaterPoint "return-to-later-point",
+    /// A client notes the incarnation of its resume point once the point is stable.
+    RaiseIncarnationLate "raise-incarnation-late",
     /// A transaction component reads past the version of an older, unfinished transaction.
     ReadPastUnfinished "read-past-unfinished",
     /// A transaction component notes only reads of the newest version.
@@ -389,6 +421,18 @@ impl Mutation {
     pub fn is_of_server(self) -> bool {
         let of_server = Mutation::ForgetSessionOrder as u8..=Mutation::PopTwice as u8;
         of_server.contains(&(self as u8))
+    }
+
+    /// Whether the rule is of archives of the log; tests of the engine's archives break the rule.
+    pub fn is_of_archives(self) -> bool {
+        let of_archives = Mutation::TruncateUnarchived as u8..=Mutation::JoinOverGap as u8;
+        of_archives.contains(&(self as u8))
+    }
+
+    /// Whether the rule is of a data component at a server, which has tests of its own.
+    pub fn is_of_remote_data(self) -> bool {
+        let of_remote = Mutation::AttachToAnyBoot as u8..=Mutation::RaiseIncarnationLate as u8;
+        of_remote.contains(&(self as u8))
     }
 
     /// Whether the rule is of the transaction component; the component has its own torture.

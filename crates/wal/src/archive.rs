@@ -12,6 +12,7 @@ use crate::manifest::{
 };
 use crate::segment::{Chain, Segment, read_header, segment_path, sequence_of, stream_dir};
 use crate::stream_id::StreamId;
+use hyades_platform::broken;
 use hyades_platform::device::{Device, DeviceFile};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -98,6 +99,9 @@ impl<'a> Archive<'a> {
             }
         }
         list.take(before, next, dir);
+        if broken!(ListAfterTruncation) {
+            next.write(device, &next.dirs[0])?;
+        }
         device.sync_dir(dir).map_err(Error::io(dir, "sync the directory"))?;
         write_atomically(device, &dir.join(LIST), &seal_archive(&list))
     }
@@ -141,7 +145,9 @@ impl<'a> Archive<'a> {
             let temporary = path.with_extension("tmp");
             let target = device.create(&temporary, 0).map_err(Error::io(&temporary, "create"))?;
             copy_bytes((&source, &segment.path), (&target, &temporary), segment.length)?;
-            target.sync_data().map_err(Error::io(&temporary, "sync"))?;
+            if !broken!(ArchiveUnsynced) {
+                target.sync_data().map_err(Error::io(&temporary, "sync"))?;
+            }
             device.rename(&temporary, &path).map_err(Error::io(&path, "rename a copy to"))?;
         }
         device.sync_dir(&place).map_err(Error::io(&place, "sync the directory"))
@@ -214,7 +220,12 @@ impl ArchiveList {
             match manifest.stream_mut(stream.id) {
                 None => manifest.streams.push(entry),
                 // Truncated without the archive meanwhile: what was archived before is of no use.
-                Some(known) if archived.is_some_and(|end| end < stream.kept_from) => *known = entry,
+                Some(known)
+                    if archived.is_some_and(|end| end < stream.kept_from)
+                        && !broken!(KeepBehindGap) =>
+                {
+                    *known = entry;
+                }
                 Some(_) => {}
             }
         }

@@ -13,6 +13,7 @@ use crate::options::LogOptions;
 use crate::segment::{Chain, Segment, stream_dir};
 use crate::stream_id::StreamId;
 use crate::verdict::usable;
+use hyades_platform::broken;
 use hyades_platform::device::Device;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -197,7 +198,7 @@ fn join(held: &mut Chain, later: Chain, is_whole: bool) -> Result<(), u64> {
     let Some(first) = later.segments.first().map(|segment| segment.sequence) else {
         return Ok(());
     };
-    if last.is_some_and(|last| first > last) {
+    if last.is_some_and(|last| first > last) && !broken!(JoinOverGap) {
         return Err(first);
     }
     let mut segments: BTreeMap<u64, Segment> =

@@ -12,6 +12,7 @@ use crate::start::LaneStart;
 use crate::stream::Stream;
 use crate::supply::Supply;
 use crate::truncation::{Gone, TruncatedLane, Truncation};
+use hyades_platform::broken;
 use hyades_platform::device::DirectoryLock;
 use hyades_platform::sync::locked;
 use std::path::PathBuf;
@@ -149,6 +150,9 @@ impl Handle {
         let truncation = Truncation::plan(&manifest, checkpoint, catalogue, &lanes);
         let device = &*self.shared.options.device;
         if let Some(archive) = &self.shared.options.archive {
+            if broken!(TruncateUnarchived) {
+                truncation.next.write(device, &self.manifest_dir)?;
+            }
             Archive::new(device, archive).keep(&manifest, &truncation.next)?;
         }
         let (next, bytes) = (truncation.next.clone(), truncation.bytes());

@@ -104,7 +104,7 @@ impl Recovering {
         if let Some(at) = at {
             self.check_begin(at)?;
         }
-        if let Some(archive) = &self.options.archive {
+        if let Some(archive) = self.options.archive.as_ref().filter(|_| !broken!(OpenUnnoted)) {
             Archive::new(&*self.options.device, archive).note(&self.manifest)?;
         }
         self.forget_empty_incarnations();

@@ -49,6 +49,8 @@ fn is_broken_elsewhere(rule: Mutation) -> bool {
         || rule.is_of_sums() // `crates/hyades/tests/mutations/sums.rs`
         || (rule.is_of_checkpoints() && rule != Mutation::LongBlocks)
         || rule.is_of_transaction_component()
+        || rule.is_of_remote_data() // `crates/deuteronomy-remote/tests/mutations.rs`
+        || rule.is_of_archives() // `crates/hyades/tests/mutations/archive.rs`
         // Needs a kill between two steps of the preparation of a file, and no sync of its directory
         // between the next opening and a power cut: `names.rs` tries each step.
         || rule == Mutation::TrustDirectoryEntries

@@ -2,6 +2,8 @@
 //! tests to kill.
 #![allow(dead_code, reason = "each test file uses a part of this")]
 
+pub mod relay;
+
 use hyades_deuteronomy::{
     DataComponent, DataSnapshot, Error, Found, KeyRange, Limits, MemoryData, Operation,
     ResumePoint, ScanOrder,
@@ -9,7 +11,7 @@ use hyades_deuteronomy::{
 use hyades_deuteronomy_remote::{DataServer, RemoteData, RemoteOptions};
 use std::net::SocketAddr;
 use std::ops::{Bound, ControlFlow};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 type Stable = (Vec<(Vec<u8>, u64, Option<Vec<u8>>)>, Option<ResumePoint>);
@@ -18,16 +20,53 @@ type Stable = (Vec<(Vec<u8>, u64, Option<Vec<u8>>)>, Option<ResumePoint>);
 #[derive(Clone, Default)]
 pub struct Medium(Arc<Mutex<Stable>>);
 
+/// Stops whoever applies operations, while closed.
+#[derive(Clone, Default)]
+pub struct Gate(Arc<(Mutex<Passing>, Condvar)>);
+
+#[derive(Default)]
+struct Passing {
+    is_closed: bool,
+    waiting: usize,
+}
+
+impl Gate {
+    pub fn close(&self) {
+        self.0.0.lock().unwrap().is_closed = true;
+    }
+
+    pub fn open(&self) {
+        self.0.0.lock().unwrap().is_closed = false;
+        self.0.1.notify_all();
+    }
+
+    /// Waits until somebody waits.
+    pub fn until_reached(&self) {
+        let passing = self.0.0.lock().unwrap();
+        drop(self.0.1.wait_while(passing, |passing| passing.waiting == 0).unwrap());
+    }
+
+    fn pass(&self) {
+        let (passing, changed) = &*self.0;
+        let mut passing = passing.lock().unwrap();
+        passing.waiting += 1;
+        changed.notify_all();
+        let mut passing = changed.wait_while(passing, |passing| passing.is_closed).unwrap();
+        passing.waiting -= 1;
+    }
+}
+
 /// The data of a process, in memory; a checkpoint copies all to the medium.
 pub struct VolatileData {
     now: MemoryData,
     medium: Medium,
+    gate: Gate,
     /// Held by what changes the data: a checkpoint holds whole batches.
     changing: Mutex<()>,
 }
 
 impl VolatileData {
-    pub fn new(medium: &Medium) -> Self {
+    pub fn new(medium: &Medium, gate: &Gate) -> Self {
         let now = MemoryData::new();
         let (rows, point) = medium.0.lock().unwrap().clone();
         for (key, ts, value) in &rows {
@@ -36,7 +75,8 @@ impl VolatileData {
         if let Some(point) = point {
             now.checkpoint(&point).unwrap();
         }
-        VolatileData { now, medium: medium.clone(), changing: Mutex::default() }
+        let (medium, gate) = (medium.clone(), gate.clone());
+        VolatileData { now, medium, gate, changing: Mutex::default() }
     }
 }
 
@@ -55,6 +95,7 @@ impl DataComponent for VolatileData {
     }
 
     fn apply(&self, batch: &[Operation<'_>]) -> Result<(), Error> {
+        self.gate.pass();
         let _changing = self.changing.lock().unwrap();
         self.now.apply(batch)
     }
@@ -93,16 +134,17 @@ impl DataComponent for VolatileData {
 /// A server at a fixed address.
 pub struct Far {
     pub medium: Medium,
+    pub gate: Gate,
     pub address: SocketAddr,
     server: Mutex<Option<DataServer>>,
 }
 
 impl Far {
     pub fn start() -> Far {
-        let medium = Medium::default();
-        let server = DataServer::start("127.0.0.1:0", Arc::new(VolatileData::new(&medium)));
-        let server = server.unwrap();
-        Far { medium, address: server.address(), server: Mutex::new(Some(server)) }
+        let (medium, gate) = (Medium::default(), Gate::default());
+        let data = Arc::new(VolatileData::new(&medium, &gate));
+        let server = DataServer::start("127.0.0.1:0", data).unwrap();
+        Far { medium, gate, address: server.address(), server: Mutex::new(Some(server)) }
     }
 
     /// Ends the process: what is not on the medium is lost.
@@ -111,12 +153,20 @@ impl Far {
     }
 
     pub fn revive(&self) {
-        let data = Arc::new(VolatileData::new(&self.medium));
+        let data = Arc::new(VolatileData::new(&self.medium, &self.gate));
         *self.server.lock().unwrap() = Some(DataServer::start(self.address, data).unwrap());
     }
 
     pub fn connect(&self) -> RemoteData {
-        let options = RemoteOptions::default().patience(Duration::from_secs(30));
-        RemoteData::connect(&self.address.to_string(), options).unwrap()
+        connect(self.address)
     }
+}
+
+pub fn connect(address: SocketAddr) -> RemoteData {
+    let options = RemoteOptions::default().patience(Duration::from_secs(30));
+    RemoteData::connect(&address.to_string(), options).unwrap()
+}
+
+pub fn point(incarnation: u32) -> ResumePoint {
+    ResumePoint { uuid: [1; 16], incarnation, highest_ts: 9, positions: vec![5] }
 }

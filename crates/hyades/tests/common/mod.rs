@@ -2,6 +2,7 @@
 //! checks.
 #![allow(dead_code, missing_docs, reason = "each test file uses its part")]
 
+pub mod archiving;
 pub mod arriving;
 pub mod beside;
 pub mod broken;
