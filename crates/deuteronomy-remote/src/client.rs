@@ -1,9 +1,9 @@
 //! The data component that asks a server.
 
 use crate::kept::KeptBatches;
-use crate::message::{Decoder, Greeting, Request};
+use crate::message::{Decoder, Greeting, Request, encode_apply};
 use crate::peer::{
-    Link, Missed, Pauses, Peer, RemoteOptions, decode_found, fields, greet, scan, unreadable,
+    Link, Missed, Peer, RemoteOptions, decode_found, fields, greet, scan, unreadable, until_reached,
 };
 use crate::snapshot::RemoteSnapshot;
 use hyades_deuteronomy::{
@@ -34,26 +34,19 @@ impl RemoteData {
     /// The server is not reached within [`RemoteOptions::patience`], or is no server of a data
     /// component.
     pub fn connect(address: &str, options: RemoteOptions) -> Result<Self, Error> {
-        let (client, mut pauses) = (fastrand::Rng::new().u64(1..), Pauses::new());
-        loop {
-            match greet(address, Greeting::Join { client }) {
-                Ok((connection, welcome)) => {
-                    let (boot, idle) = (welcome.boot, vec![connection]);
-                    let server = Peer {
-                        address: address.to_owned(),
-                        options,
-                        client,
-                        limits: welcome.limits,
-                        link: Mutex::new(Link { boot, idle, incarnation: welcome.incarnation }),
-                    };
-                    let (server, kept) = (Arc::new(server), Mutex::default());
-                    return Ok(Self { server, kept, returning: Mutex::default() });
-                }
-                Err(Missed::Refused(error)) => return Err(error),
-                Err(Missed::Restarted(_)) => {}
-                Err(Missed::Unreached(why)) => pauses.pause((address, options.patience), &why)?,
-            }
-        }
+        let client = fastrand::Rng::new().u64(1..);
+        let join = || greet(address, Greeting::Join { client });
+        let (connection, welcome) = until_reached((address, options), join)?;
+        let (boot, idle) = (welcome.boot, vec![connection]);
+        let server = Peer {
+            address: address.to_owned(),
+            options,
+            client,
+            limits: welcome.limits,
+            link: Mutex::new(Link { boot, idle, incarnation: welcome.incarnation }),
+        };
+        let (server, kept) = (Arc::new(server), Mutex::default());
+        Ok(Self { server, kept, returning: Mutex::default() })
     }
 
     /// The bytes of operations kept for a server that restarts.
@@ -61,44 +54,39 @@ impl RemoteData {
         locked(&self.kept).bytes()
     }
 
+    /// Attempts until the server is reached. Another boot is given the kept operations first.
+    fn until_reached<T>(&self, attempt: impl Fn() -> Result<T, Missed>) -> Result<T, Error> {
+        let attempt = || match attempt() {
+            Err(Missed::Restarted(boot)) => {
+                self.return_to_next_boot(boot).map_err(Missed::Refused)?;
+                Err(Missed::Restarted(boot))
+            }
+            Err(Missed::Unreached(why)) => {
+                self.server.forget_idle();
+                Err(Missed::Unreached(why))
+            }
+            attempted => attempted,
+        };
+        until_reached(self.server.place(), attempt)
+    }
+
     /// Asks until there is an answer.
     fn ask(&self, request: &[u8]) -> Result<Vec<u8>, Error> {
-        let (mut pauses, server) = (Pauses::new(), &self.server);
-        loop {
-            let asked = server.connection().and_then(|(boot, mut connection)| {
-                let answer = fields(connection.ask(request)?, boot)?.to_vec();
-                server.put_back(boot, connection);
-                Ok(answer)
-            });
-            match asked {
-                Ok(answer) => return Ok(answer),
-                Err(Missed::Refused(error)) => return Err(error),
-                Err(Missed::Restarted(boot)) => self.return_to_next_boot(boot, &mut pauses)?,
-                Err(Missed::Unreached(why)) => {
-                    server.forget_idle();
-                    pauses.pause((&server.address, server.options.patience), &why)?;
-                }
-            }
-        }
+        self.until_reached(|| {
+            let (boot, mut connection) = self.server.connection()?;
+            let answer = fields(connection.ask(request)?, boot)?.to_vec();
+            self.server.put_back(boot, connection);
+            Ok(answer)
+        })
     }
 
     /// R1: gives the kept operations to the boot that is there after `before`.
-    fn return_to_next_boot(&self, before: u64, pauses: &mut Pauses) -> Result<(), Error> {
-        let server = &self.server;
+    fn return_to_next_boot(&self, before: u64) -> Result<(), Error> {
         let _returning = locked(&self.returning);
-        if locked(&server.link).boot != before {
+        if locked(&self.server.link).boot != before {
             return Ok(());
         }
-        loop {
-            match self.try_to_return() {
-                Ok(()) => return Ok(()),
-                Err(Missed::Refused(error)) => return Err(error),
-                Err(Missed::Restarted(_)) => {}
-                Err(Missed::Unreached(why)) => {
-                    pauses.pause((&server.address, server.options.patience), &why)?;
-                }
-            }
-        }
+        until_reached(self.server.place(), || self.try_to_return())
     }
 
     fn try_to_return(&self) -> Result<(), Missed> {
@@ -161,7 +149,7 @@ impl DataComponent for RemoteData {
         while !rest.is_empty() {
             let (piece, behind) = rest.split_at(first_piece(rest));
             rest = behind;
-            let request = Request::Apply(piece.to_vec()).encode();
+            let request = Arc::new(encode_apply(piece));
             let number = if broken!(KeepOnceApplied) {
                 self.ask(&request)?;
                 locked(&self.kept).keep(&request)
@@ -211,20 +199,8 @@ impl DataComponent for RemoteData {
     }
 
     fn snapshot(&self) -> Result<Option<Arc<dyn DataSnapshot>>, Error> {
-        let mut pauses = Pauses::new();
-        loop {
-            match RemoteSnapshot::begin(&self.server) {
-                Ok(snapshot) => {
-                    return Ok(snapshot.map(|one| Arc::new(one) as Arc<dyn DataSnapshot>));
-                }
-                Err(Missed::Refused(error)) => return Err(error),
-                Err(Missed::Restarted(boot)) => self.return_to_next_boot(boot, &mut pauses)?,
-                Err(Missed::Unreached(why)) => {
-                    let Peer { address, options, .. } = &*self.server;
-                    pauses.pause((address, options.patience), &why)?;
-                }
-            }
-        }
+        let snapshot = self.until_reached(|| RemoteSnapshot::begin(&self.server))?;
+        Ok(snapshot.map(|one| Arc::new(one) as Arc<dyn DataSnapshot>))
     }
 
     fn limits(&self) -> Limits {

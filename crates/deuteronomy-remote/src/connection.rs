@@ -1,7 +1,7 @@
 //! Frames over a TCP connection.
 
 use crate::message::MOST_BODY;
-use std::io::{self, Error, ErrorKind, Read, Write};
+use std::io::{self, Error, ErrorKind, IoSlice, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
@@ -30,11 +30,19 @@ impl Connection {
 
     pub fn send(&mut self, body: &[u8]) -> io::Result<()> {
         debug_assert!(body.len() <= MOST_BODY, "a frame of {} bytes", body.len());
-        let mut frame = Vec::with_capacity(8 + body.len());
-        frame.extend((body.len() as u32).to_le_bytes());
-        frame.extend(crc32c::crc32c(body).to_le_bytes());
-        frame.extend_from_slice(body);
-        self.stream.write_all(&frame)
+        let mut head = [0; 8];
+        head[..4].copy_from_slice(&(body.len() as u32).to_le_bytes());
+        head[4..].copy_from_slice(&crc32c::crc32c(body).to_le_bytes());
+        let mut slices = &mut [IoSlice::new(&head), IoSlice::new(body)][..];
+        while !slices.is_empty() {
+            match self.stream.write_vectored(slices) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(written) => IoSlice::advance_slices(&mut slices, written),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 
     /// The body of the next frame.

@@ -1,11 +1,12 @@
 //! The operations that a server may lose (R2 in the crate's documentation).
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// A batch of operations, as sent.
 #[derive(Clone, Debug)]
 struct KeptBatch {
-    request: Vec<u8>,
+    request: Arc<Vec<u8>>,
     /// Whether a boot has applied the batch.
     is_applied: bool,
 }
@@ -20,11 +21,11 @@ pub(crate) struct KeptBatches {
 
 impl KeptBatches {
     /// Keeps the request of a batch, before it is first sent. Returns its number.
-    pub fn keep(&mut self, request: &[u8]) -> u64 {
+    pub fn keep(&mut self, request: &Arc<Vec<u8>>) -> u64 {
         let number = self.next;
         self.next += 1;
         self.bytes += request.len();
-        self.batches.insert(number, KeptBatch { request: request.to_vec(), is_applied: false });
+        self.batches.insert(number, KeptBatch { request: Arc::clone(request), is_applied: false });
         number
     }
 
@@ -50,9 +51,9 @@ impl KeptBatches {
     }
 
     /// The request of the first kept batch from `number` on, with its number.
-    pub fn first_from(&self, number: u64) -> Option<(u64, Vec<u8>)> {
+    pub fn first_from(&self, number: u64) -> Option<(u64, Arc<Vec<u8>>)> {
         let (number, batch) = self.batches.range(number..).next()?;
-        Some((*number, batch.request.clone()))
+        Some((*number, Arc::clone(&batch.request)))
     }
 
     /// The bytes of all kept batches.
@@ -68,7 +69,7 @@ mod tests {
     #[test]
     fn what_was_applied_before_a_checkpoint_goes_with_it() {
         let mut kept = KeptBatches::default();
-        let numbers: Vec<u64> = (0..4u8).map(|byte| kept.keep(&[byte; 10])).collect();
+        let numbers: Vec<u64> = (0..4u8).map(|byte| kept.keep(&Arc::new(vec![byte; 10]))).collect();
         assert_eq!(kept.bytes(), 40);
         kept.note_applied(numbers[0]);
         kept.note_applied(numbers[2]);
@@ -77,8 +78,8 @@ mod tests {
         kept.note_applied(numbers[1]);
         kept.forget(&stable);
         assert_eq!(kept.bytes(), 20);
-        assert_eq!(kept.first_from(0), Some((numbers[1], vec![1; 10])));
-        assert_eq!(kept.first_from(numbers[1] + 1), Some((numbers[3], vec![3; 10])));
+        assert_eq!(kept.first_from(0), Some((numbers[1], Arc::new(vec![1; 10]))));
+        assert_eq!(kept.first_from(numbers[1] + 1), Some((numbers[3], Arc::new(vec![3; 10]))));
         assert_eq!(kept.first_from(numbers[3] + 1), None);
         assert_eq!(kept.applied(), [numbers[1]]);
     }

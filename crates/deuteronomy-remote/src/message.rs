@@ -166,6 +166,15 @@ impl<'m> Decoder<'m> {
     }
 }
 
+/// A request to apply operations, without room for more: the client keeps the request.
+pub(crate) fn encode_apply(operations: &[Operation<'_>]) -> Vec<u8> {
+    let value_len = |value: &[u8]| 4 + value.len();
+    let length = |o: &Operation<'_>| 4 + o.key.len() + 8 + 1 + o.value.map_or(0, value_len);
+    let mut out = Encoder(Vec::with_capacity(1 + operations.iter().map(length).sum::<usize>()));
+    operations.iter().fold(out.u8(3), |out, operation| out.operation(operation));
+    out.0
+}
+
 impl Greeting {
     pub fn client(self) -> u64 {
         match self {
@@ -210,10 +219,7 @@ impl<'m> Request<'m> {
                 out.bound(*to);
                 &mut out
             }
-            Self::Apply(operations) => {
-                out.u8(3);
-                operations.iter().fold(&mut out, |out, operation| out.operation(operation))
-            }
+            Self::Apply(operations) => return encode_apply(operations),
             Self::Checkpoint(point) => {
                 out.u8(4).0.extend(point.encode());
                 &mut out
@@ -345,6 +351,9 @@ mod tests {
     fn what_is_encoded_comes_back_and_what_is_cut_off_does_not() {
         for request in requests() {
             let bytes = request.encode();
+            if let Request::Apply(_) = request {
+                assert_eq!(bytes.capacity(), bytes.len());
+            }
             assert_eq!(Request::decode(&bytes), Some(request.clone()));
             for len in 0..bytes.len() {
                 let cut = Request::decode(&bytes[..len]);

@@ -2,11 +2,13 @@
 
 use crate::connection::{Connection, invalid};
 use crate::message::{Decoder, Greeting, Refusal, Request, Welcome, decode_answer, decode_scanned};
-use hyades_deuteronomy::{Error, Found, KeyRange, Limits, Operation, ScanOrder};
+use hyades_deuteronomy::{
+    Error, Found, KeyRange, Limits, Operation, ScanOrder, is_empty_range, range_behind,
+};
 use hyades_platform::sync::locked;
 use std::io;
 use std::net::TcpStream;
-use std::ops::{Bound, ControlFlow};
+use std::ops::ControlFlow;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -109,35 +111,39 @@ pub(crate) fn unreadable<T>(value: Option<T>) -> Result<T, Error> {
     })
 }
 
-/// Waits longer each time, up to a limit of the sum.
-pub(crate) struct Pauses {
-    began: Instant,
-    next: Duration,
-}
-
-impl Pauses {
-    pub fn new() -> Self {
-        Self { began: Instant::now(), next: FIRST_PAUSE }
-    }
-
-    pub fn pause(
-        &mut self,
-        (address, patience): (&str, Duration),
-        why: &io::Error,
-    ) -> Result<(), Error> {
-        let waited = self.began.elapsed();
+/// Attempts until the server at an address is reached, with longer and longer pauses.
+///
+/// # Errors
+/// An attempt is refused, or the server is not reached within the options' patience.
+pub(crate) fn until_reached<T>(
+    (address, options): (&str, RemoteOptions),
+    mut attempt: impl FnMut() -> Result<T, Missed>,
+) -> Result<T, Error> {
+    let (began, mut pause, patience) = (Instant::now(), FIRST_PAUSE, options.patience);
+    loop {
+        let why = match attempt() {
+            Ok(reached) => return Ok(reached),
+            Err(Missed::Refused(error)) => return Err(error),
+            Err(Missed::Restarted(_)) => continue,
+            Err(Missed::Unreached(why)) => why,
+        };
+        let waited = began.elapsed();
         if waited >= patience {
             return Err(Error::DataComponent(format!(
                 "the server of the data at {address} was not reached within {patience:?}: {why}"
             )));
         }
-        std::thread::sleep(self.next.min(patience - waited));
-        self.next = (self.next * 2).min(LONGEST_PAUSE);
-        Ok(())
+        std::thread::sleep(pause.min(patience - waited));
+        pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }
 
 impl Peer {
+    /// Where the server is, and how long to try.
+    pub fn place(&self) -> (&str, RemoteOptions) {
+        (&self.address, self.options)
+    }
+
     /// An idle connection, or a new one, to the boot that is asked.
     pub fn connection(&self) -> Result<(u64, Connection), Missed> {
         let boot = {
@@ -171,17 +177,13 @@ pub(crate) fn scan(
     each: &mut dyn FnMut(Operation<'_>) -> ControlFlow<()>,
     mut ask: impl FnMut(&[u8]) -> Result<Vec<u8>, Error>,
 ) -> Result<(), Error> {
-    let (mut last, (from, to)): (Option<Vec<u8>>, _) = (None, range);
+    let mut last: Option<Vec<u8>> = None;
     loop {
-        let range = match (&last, order) {
-            (None, _) => (from, to),
-            (Some(last), ScanOrder::Ascending) => (Bound::Excluded(&last[..]), to),
-            (Some(last), ScanOrder::Descending) => (from, Bound::Excluded(&last[..])),
-        };
-        if is_empty(range) {
+        let rest = last.as_deref().map_or(range, |last| range_behind(range, last, order));
+        if is_empty_range(rest) {
             return Ok(());
         }
-        let answer = ask(&Request::Scan { range, order }.encode())?;
+        let answer = ask(&Request::Scan { range: rest, order }.encode())?;
         let (is_whole, operations) = unreadable(decode_scanned(&answer))?;
         for operation in &operations {
             if each(*operation).is_break() {
@@ -192,18 +194,6 @@ pub(crate) fn scan(
             Some(operation) if !is_whole => last = Some(operation.key.to_vec()),
             _ => return Ok(()),
         }
-    }
-}
-
-/// Whether the bounds alone exclude all keys: data components are asked for no such range.
-fn is_empty(range: KeyRange<'_>) -> bool {
-    match range {
-        (Bound::Included(from), Bound::Included(to)) => from > to,
-        (Bound::Unbounded, _) | (_, Bound::Unbounded) => false,
-        (
-            Bound::Included(from) | Bound::Excluded(from),
-            Bound::Included(to) | Bound::Excluded(to),
-        ) => from >= to,
     }
 }
 

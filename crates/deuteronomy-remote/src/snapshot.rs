@@ -1,10 +1,11 @@
 //! Snapshots of the data at a server. A snapshot has a connection of its own, and ends with it.
 
 use crate::connection::Connection;
-use crate::message::{Refusal, Request, decode_answer};
-use crate::peer::{Missed, Peer, decode_found, scan, unreadable};
+use crate::message::Request;
+use crate::peer::{Missed, Peer, decode_found, fields, scan};
 use hyades_deuteronomy::{DataSnapshot, Error, Found, KeyRange, Operation, ScanOrder};
 use hyades_platform::sync::locked;
+use std::fmt::Display;
 use std::ops::ControlFlow;
 use std::sync::Mutex;
 
@@ -12,40 +13,33 @@ use std::sync::Mutex;
 pub(crate) struct RemoteSnapshot {
     /// Locked for single requests.
     connection: Mutex<Connection>,
+    boot: u64,
 }
 
 impl RemoteSnapshot {
     /// Begins a snapshot; None if the data component keeps none.
     pub fn begin(server: &Peer) -> Result<Option<Self>, Missed> {
         let (boot, mut connection) = server.connection()?;
-        let answer = connection.ask(&Request::Snapshot.encode())?;
-        let answer = decode_answer(answer).map(|answer| answer.map(<[u8]>::to_vec));
-        match unreadable(answer).map_err(Missed::Refused)? {
-            Ok(has_one) if has_one == [1] => Ok(Some(Self { connection: Mutex::new(connection) })),
-            Ok(_) => Ok(None),
-            Err(Refusal::Restarted) => Err(Missed::Restarted(boot)),
-            Err(refusal) => Err(Missed::Refused(failed(refusal))),
-        }
+        let is_kept = fields(connection.ask(&Request::Snapshot.encode())?, boot)? == [1];
+        Ok(is_kept.then(|| Self { connection: Mutex::new(connection), boot }))
     }
 
     fn ask(&self, request: &[u8]) -> Result<Vec<u8>, Error> {
         let mut connection = locked(&self.connection);
-        let answer = connection.ask(request).map_err(|why| {
+        let answer = connection.ask(request).map_err(Missed::from);
+        let ended = |why: &dyn Display| {
             Error::DataComponent(format!(
                 "the snapshot ended with its connection to the server of the data ({why}): begin \
                  another one"
             ))
-        })?;
-        unreadable(decode_answer(answer))?.map(<[u8]>::to_vec).map_err(failed)
+        };
+        match answer.and_then(|answer| fields(answer, self.boot)) {
+            Ok(answer) => Ok(answer.to_vec()),
+            Err(Missed::Refused(error)) => Err(error),
+            Err(Missed::Unreached(why)) => Err(ended(&why)),
+            Err(Missed::Restarted(_)) => Err(ended(&"the server was restarted")),
+        }
     }
-}
-
-fn failed(refusal: Refusal) -> Error {
-    Error::DataComponent(match refusal {
-        Refusal::Failed(why) => why,
-        Refusal::Restarted => "the server of the data was restarted".to_string(),
-        Refusal::Displaced => "another database has taken this one's place".to_string(),
-    })
 }
 
 impl DataSnapshot for RemoteSnapshot {

@@ -223,8 +223,8 @@ pub trait DataComponent: Send + Sync {
     fn limits(&self) -> Limits;
 }
 
-/// Whether the bounds alone exclude all keys; ordered maps panic on empty ranges.
-pub(crate) fn is_empty(range: KeyRange<'_>) -> bool {
+/// Whether the bounds alone exclude all keys: data components are asked for no such range.
+pub fn is_empty_range(range: KeyRange<'_>) -> bool {
     match range {
         (Bound::Included(from), Bound::Included(to)) => from > to,
         (
@@ -245,8 +245,8 @@ fn too_long(bound: Bound<&[u8]>, key_bytes: usize) -> Option<&[u8]> {
     }
 }
 
-/// The range behind a key.
-pub(crate) fn behind<'r>(range: KeyRange<'r>, key: &'r [u8], order: ScanOrder) -> KeyRange<'r> {
+/// The part of a range that a scan in `order` reaches behind a key.
+pub fn range_behind<'r>(range: KeyRange<'r>, key: &'r [u8], order: ScanOrder) -> KeyRange<'r> {
     match order {
         ScanOrder::Ascending => (Bound::Excluded(key), range.1),
         ScanOrder::Descending => (range.0, Bound::Excluded(key)),
@@ -330,12 +330,15 @@ mod tests {
         let (a, b) = (&b"a"[..], &b"b"[..]);
         use Bound::{Excluded, Included, Unbounded};
         for range in [(Included(b), Included(a)), (Excluded(a), Excluded(a))] {
-            assert!(is_empty(range));
+            assert!(is_empty_range(range));
         }
-        assert!(is_empty((Included(a), Excluded(a))) && is_empty((Excluded(a), Included(a))));
+        assert!(
+            is_empty_range((Included(a), Excluded(a)))
+                && is_empty_range((Excluded(a), Included(a)))
+        );
         for range in [(Included(a), Included(a)), (Excluded(a), Unbounded), (Unbounded, Unbounded)]
         {
-            assert!(!is_empty(range));
+            assert!(!is_empty_range(range));
         }
     }
 
@@ -357,7 +360,7 @@ mod tests {
                 for key in &keys {
                     let is_in = |range: KeyRange<'_>| range.contains(&key[..]);
                     assert_eq!(is_in(cut), is_in((from, to)), "{key:?} in {from:?} to {to:?}");
-                    assert!(!is_in(cut) || !is_empty(cut));
+                    assert!(!is_in(cut) || !is_empty_range(cut));
                 }
             }
         }

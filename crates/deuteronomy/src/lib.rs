@@ -152,6 +152,7 @@ pub use data::RocksDbData;
 pub use data::{DataLayer, MemoryData, PartitionedData};
 pub use data_component::{
     DataComponent, DataSnapshot, Found, KeyRange, Limits, Operation, ResumePoint, ScanOrder,
+    is_empty_range, range_behind,
 };
 pub use database::Database;
 pub use error::{Abort, Error};

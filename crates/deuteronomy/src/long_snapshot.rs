@@ -1,6 +1,6 @@
 //! Long snapshots: reads of all data as of a moment, however long, beside any writes.
 
-use crate::data_component::{DataSnapshot, ResumePoint, ScanOrder, cut_bounds, is_empty};
+use crate::data_component::{DataSnapshot, ResumePoint, ScanOrder, cut_bounds, is_empty_range};
 use crate::database::Database;
 use crate::error::{Abort, Error};
 use crate::proxy::cut::{CutAttempt, Cutting};
@@ -174,7 +174,7 @@ impl LongSnapshot {
         mut each: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<(), Error> {
         let range = cut_bounds((from, to), self.key_bytes);
-        if is_empty(range) {
+        if is_empty_range(range) {
             return Ok(());
         }
         self.data.scan(range, order, &mut |operation| match operation.value {

@@ -18,7 +18,7 @@ use super::item::{put_item, read_item};
 use super::recent::Recent;
 use crate::data_component::{
     DataComponent, DataSnapshot, Found, KeyRange, Limits, Operation, ResumePoint, ScanOrder,
-    cut_bounds, is_empty,
+    cut_bounds, is_empty_range,
 };
 use crate::error::Error;
 use fjall::config::PartitioningPolicy;
@@ -188,7 +188,7 @@ impl DataSnapshot for FjallSnapshot {
         each: &mut dyn FnMut(Operation<'_>) -> ControlFlow<()>,
     ) -> Result<(), Error> {
         let range = cut_bounds(range, LIMITS.key_bytes);
-        if is_empty(range) {
+        if is_empty_range(range) {
             return Ok(());
         }
         let from = match range.0 {

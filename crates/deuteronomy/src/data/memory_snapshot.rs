@@ -7,7 +7,7 @@
 
 use super::memory::{Item, Memory, lock};
 use crate::data_component::{
-    DataSnapshot, Found, KeyRange, Operation, ScanOrder, behind, is_empty,
+    DataSnapshot, Found, KeyRange, Operation, ScanOrder, is_empty_range, range_behind,
 };
 use crate::error::Error;
 use crate::key::Key;
@@ -108,8 +108,8 @@ impl DataSnapshot for MemorySnapshot {
     ) -> Result<(), Error> {
         let mut last: Option<Key> = None;
         loop {
-            let rest = last.as_deref().map_or(range, |last| behind(range, last, order));
-            if is_empty(rest) {
+            let rest = last.as_deref().map_or(range, |last| range_behind(range, last, order));
+            if is_empty_range(rest) {
                 return Ok(());
             }
             let piece = self.piece(rest, order);

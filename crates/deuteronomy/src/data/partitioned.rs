@@ -15,7 +15,7 @@
 
 use crate::data_component::{
     DataComponent, DataSnapshot, Found, KeyRange, Limits, Operation, ResumePoint, ScanOrder,
-    cut_bounds, holds_a_key, is_empty,
+    cut_bounds, holds_a_key, is_empty_range,
 };
 use crate::error::Error;
 use std::ops::{Bound, ControlFlow};
@@ -111,7 +111,7 @@ impl DataSnapshot for PartitionedSnapshot {
             let (part, key_bytes) = &self.parts[part];
             // A split may be longer than the part's keys, and is a bound of the range.
             let range = cut_bounds(range, *key_bytes);
-            if is_empty(range) { Ok(()) } else { part.scan(range, order, each) }
+            if is_empty_range(range) { Ok(()) } else { part.scan(range, order, each) }
         })
     }
 }
@@ -155,7 +155,7 @@ impl PartitionedData {
     ) -> Result<(), Error> {
         let part = &self.parts[part];
         let range = cut_bounds(range, part.limits().key_bytes);
-        if is_empty(range) { Ok(()) } else { part.scan(range, order, each) }
+        if is_empty_range(range) { Ok(()) } else { part.scan(range, order, each) }
     }
 
     /// Refuses a part with a key outside its range.
@@ -219,7 +219,7 @@ fn common<'r>(one: KeyRange<'r>, two: KeyRange<'r>) -> Option<KeyRange<'r>> {
         (Excluded(key), _) | (_, Excluded(key)) => Excluded(key),
         (both, _) => both,
     };
-    (!is_empty((from, to))).then_some((from, to))
+    (!is_empty_range((from, to))).then_some((from, to))
 }
 
 impl DataComponent for PartitionedData {

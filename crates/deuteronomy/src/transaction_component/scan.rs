@@ -9,7 +9,7 @@ use super::TransactionComponent;
 use super::ranges::Ranges;
 use super::version::{Value, Version};
 use super::work::Work;
-use crate::data_component::{KeyRange, ScanOrder, behind, cut_bounds, is_empty};
+use crate::data_component::{KeyRange, ScanOrder, cut_bounds, is_empty_range, range_behind};
 use crate::error::{Abort, Error};
 use hyades_platform::broken;
 use std::collections::BTreeMap;
@@ -72,7 +72,7 @@ impl TransactionComponent {
         let ranges = self.versions.ranges.as_ref().ok_or(Error::NoRanges)?;
         // No key is longer, so notes and look-ups need no longer bound.
         let range = cut_bounds(range, self.limits.key_bytes);
-        if is_empty(range) {
+        if is_empty_range(range) {
             return Ok(());
         }
         self.make_room_for(work)?;
@@ -85,9 +85,9 @@ impl TransactionComponent {
         let mut noted = (is_noted && !broken!(NoteAfterScan)).then(note);
         let (mut most, mut last) = (expected.clamp(PIECE.0, PIECE.1), None::<Arc<[u8]>>);
         loop {
-            let rest = last.as_deref().map_or(range, |last| behind(range, last, order));
+            let rest = last.as_deref().map_or(range, |last| range_behind(range, last, order));
             // The last piece may have ended at the far bound of the range: then nothing is left.
-            let (ended, next) = match is_empty(rest) {
+            let (ended, next) = match is_empty_range(rest) {
                 true => (None, None),
                 false => {
                     let piece = self.piece(work, ranges, rest, order, most)?;
