@@ -12,6 +12,7 @@ use hyades_deuteronomy::{
 use hyades_platform::sync::locked;
 use hyades_platform::{broken, event};
 use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -23,6 +24,11 @@ const MOST_SENT: usize = 8 << 20;
 pub struct RemoteData {
     server: Arc<Peer>,
     kept: Mutex<KeptBatches>,
+    /// The newest resume point that may be stable at the server, once known. Held during each
+    /// checkpoint: so no checkpoint makes an earlier point stable after a later one (R4).
+    point: Mutex<Option<ResumePoint>>,
+    /// The checkpoints taken for room.
+    for_room: AtomicU64,
     /// Held by the thread that gives the kept operations to a new boot.
     returning: Mutex<()>,
 }
@@ -46,12 +52,60 @@ impl RemoteData {
             link: Mutex::new(Link { boot, idle, incarnation: welcome.incarnation }),
         };
         let (server, kept) = (Arc::new(server), Mutex::default());
-        Ok(Self { server, kept, returning: Mutex::default() })
+        let (point, for_room) = (Mutex::default(), AtomicU64::new(0));
+        Ok(Self { server, kept, point, for_room, returning: Mutex::default() })
     }
 
     /// The bytes of operations kept for a server that restarts.
     pub fn kept_bytes(&self) -> usize {
         locked(&self.kept).bytes()
+    }
+
+    /// The checkpoints taken because of [`RemoteOptions::kept_bytes`].
+    pub fn checkpoints_for_room(&self) -> u64 {
+        self.for_room.load(Ordering::Relaxed)
+    }
+
+    /// R4: makes room for further bytes to be kept, by a checkpoint with the last resume point. The
+    /// data may be ahead of their point. Without a point nothing can be made stable.
+    fn make_room(&self, bytes: usize) -> Result<(), Error> {
+        let most = self.server.options.kept_bytes;
+        let is_too_much = || {
+            let kept = locked(&self.kept).bytes();
+            kept > 0 && kept.saturating_add(bytes) > most
+        };
+        if !is_too_much() {
+            return Ok(());
+        }
+        let mut point = locked(&self.point);
+        if !is_too_much() {
+            return Ok(());
+        }
+        if point.is_none() {
+            *point = self.resume_point()?;
+        }
+        let Some(point) = &*point else { return Ok(()) };
+        self.for_room.fetch_add(1, Ordering::Relaxed);
+        self.make_stable(point)
+    }
+
+    /// Takes a checkpoint. The caller holds the point.
+    fn make_stable(&self, point: &ResumePoint) -> Result<(), Error> {
+        // Before the point may be stable: a client of a lower incarnation is not let in again.
+        if !broken!(RaiseIncarnationLate) {
+            locked(&self.server.link).incarnation = point.incarnation;
+        }
+        let mut stable = locked(&self.kept).applied();
+        if broken!(ForgetUnstable) {
+            locked(&self.kept).forget(&stable);
+        }
+        self.ask(&Request::Checkpoint(point.clone()).encode())?;
+        if broken!(ForgetAppliedSince) {
+            stable = locked(&self.kept).applied();
+        }
+        locked(&self.kept).forget(&stable);
+        locked(&self.server.link).incarnation = point.incarnation;
+        Ok(())
     }
 
     /// Attempts until the server is reached. Another boot is given the kept operations first.
@@ -150,6 +204,7 @@ impl DataComponent for RemoteData {
             let (piece, behind) = rest.split_at(first_piece(rest));
             rest = behind;
             let request = Arc::new(encode_apply(piece));
+            self.make_room(request.len())?;
             let number = if broken!(KeepOnceApplied) {
                 self.ask(&request)?;
                 locked(&self.kept).keep(&request)
@@ -164,21 +219,10 @@ impl DataComponent for RemoteData {
     }
 
     fn checkpoint(&self, point: &ResumePoint) -> Result<(), Error> {
-        // Before the point may be stable: a client of a lower incarnation is not let in again.
-        if !broken!(RaiseIncarnationLate) {
-            locked(&self.server.link).incarnation = point.incarnation;
-        }
-        let mut stable = locked(&self.kept).applied();
-        if broken!(ForgetUnstable) {
-            locked(&self.kept).forget(&stable);
-        }
-        self.ask(&Request::Checkpoint(point.clone()).encode())?;
-        if broken!(ForgetAppliedSince) {
-            stable = locked(&self.kept).applied();
-        }
-        locked(&self.kept).forget(&stable);
-        locked(&self.server.link).incarnation = point.incarnation;
-        Ok(())
+        let mut last = locked(&self.point);
+        // First: the point may be stable though the call fails.
+        *last = Some(point.clone());
+        self.make_stable(point)
     }
 
     fn resume_point(&self) -> Result<Option<ResumePoint>, Error> {

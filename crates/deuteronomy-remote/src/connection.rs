@@ -15,6 +15,8 @@ pub(crate) struct Connection {
     stream: TcpStream,
     /// The body of the frame read last.
     body: Vec<u8>,
+    /// The longest body accepted.
+    most_body: usize,
 }
 
 impl Connection {
@@ -25,7 +27,14 @@ impl Connection {
         rustix::net::sockopt::set_tcp_keepidle(&stream, ALIVE)?;
         rustix::net::sockopt::set_tcp_keepintvl(&stream, ALIVE)?;
         rustix::net::sockopt::set_tcp_keepcnt(&stream, ALIVE_PROBES)?;
-        Ok(Self { stream, body: Vec::new() })
+        Ok(Self { stream, body: Vec::new(), most_body: MOST_BODY })
+    }
+
+    /// Limits the silence of the peer and the length of the peer's frames.
+    pub fn limit(&mut self, silence: Option<Duration>, most_body: usize) -> io::Result<()> {
+        self.most_body = most_body;
+        self.stream.set_read_timeout(silence)?;
+        self.stream.set_write_timeout(silence)
     }
 
     pub fn send(&mut self, body: &[u8]) -> io::Result<()> {
@@ -54,7 +63,7 @@ impl Connection {
             u32::from_le_bytes(bytes)
         });
         let length = length as usize;
-        if length > MOST_BODY {
+        if length > self.most_body {
             return Err(invalid(format!("a frame of {length} bytes is announced")));
         }
         self.body.clear();

@@ -11,7 +11,9 @@
 //! again, before any other request. Operations may come in any order and any number of
 //! times, so nothing has to be told apart. If the transaction component is lost too, its log has
 //! the operations behind the resume point of the data component, as always. The memory for kept
-//! operations is bounded by the transaction component's [checkpoints]: a few times `redo_bytes`.
+//! operations is bounded by the transaction component's [checkpoints], a few times `redo_bytes`,
+//! and by [`RemoteOptions::kept_bytes`]: beyond that limit the client has the server make its data
+//! stable, with the resume point of before, and applies more only then.
 //!
 //! # Rules
 //!
@@ -23,6 +25,8 @@
 //!   of the client before that is not finished by then has no effect, and all later ones are
 //!   refused. A client that returns to another boot is refused if the resume point there is of a
 //!   later incarnation than the client's.
+//! - R4: the resume point at the server does not go back: checkpoints follow each other, and one
+//!   taken for room has the point of the last.
 //!
 //! While the server cannot be reached, calls wait, and the database goes on as with a stalled data
 //! component: until the budget of memory is used up, and reads of what is not in memory wait. See
@@ -63,4 +67,4 @@ mod snapshot;
 
 pub use client::RemoteData;
 pub use peer::RemoteOptions;
-pub use server::DataServer;
+pub use server::{DataServer, ServerOptions};

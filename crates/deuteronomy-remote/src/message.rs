@@ -12,6 +12,9 @@ pub(crate) const MAGIC: [u8; 8] = *b"HYDC\0\0\0\x01";
 /// The longest body, in bytes: more than a key and a value of the longest kinds.
 pub(crate) const MOST_BODY: usize = 64 << 20;
 
+/// The longest greeting, in bytes.
+pub(crate) const LONGEST_GREETING: usize = 64;
+
 /// How a connection begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Greeting {
@@ -50,13 +53,15 @@ pub(crate) enum Refusal {
     Restarted,
     /// Another client has taken the place.
     Displaced,
+    /// The server has as many connections as its limit allows.
+    Full,
 }
 
 /// What a server tells of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Welcome {
     pub boot: u64,
-    /// The incarnation of the resume point; 0 without one.
+    /// The incarnation of the resume point; 0 without one, and for a further connection.
     pub incarnation: u32,
     pub limits: Limits,
 }
@@ -295,6 +300,9 @@ pub(crate) fn encode_answer(answer: Result<Vec<u8>, Refusal>) -> Vec<u8> {
         Err(Refusal::Displaced) => {
             out.u8(3);
         }
+        Err(Refusal::Full) => {
+            out.u8(4);
+        }
     }
     out.0
 }
@@ -307,6 +315,7 @@ pub(crate) fn decode_answer(body: &[u8]) -> Option<Result<&[u8], Refusal>> {
         1 => Err(Refusal::Failed(String::from_utf8_lossy(rest.bytes()?).into_owned())),
         2 => Err(Refusal::Restarted),
         3 => Err(Refusal::Displaced),
+        4 => Err(Refusal::Full),
         _ => return None,
     })
 }
@@ -378,6 +387,7 @@ mod tests {
             Err(Refusal::Failed("no".into())),
             Err(Refusal::Restarted),
             Err(Refusal::Displaced),
+            Err(Refusal::Full),
         ] {
             let bytes = encode_answer(answer.clone());
             let decoded = decode_answer(&bytes).unwrap();

@@ -25,11 +25,14 @@ pub struct RemoteOptions {
     /// How long a call goes on trying to reach the server before it fails; then the database stops.
     /// Meanwhile the call waits. Default: an hour.
     pub patience: Duration,
+    /// The bytes of operations kept for a server that restarts, beyond which the client has the
+    /// server make its data stable before it applies more. Default: 256 MiB.
+    pub kept_bytes: usize,
 }
 
 impl Default for RemoteOptions {
     fn default() -> Self {
-        Self { patience: Duration::from_secs(3600) }
+        Self { patience: Duration::from_secs(3600), kept_bytes: 256 << 20 }
     }
 }
 
@@ -38,6 +41,13 @@ impl RemoteOptions {
     #[must_use]
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
+        self
+    }
+
+    /// Sets [`kept_bytes`](Self::kept_bytes).
+    #[must_use]
+    pub fn kept_bytes(mut self, kept_bytes: usize) -> Self {
+        self.kept_bytes = kept_bytes;
         self
     }
 }
@@ -82,6 +92,9 @@ pub(crate) fn fields(body: &[u8], boot: u64) -> Result<&[u8], Missed> {
     let answer = decode_answer(body).ok_or_else(|| invalid("no answer can be read".to_string()))?;
     answer.map_err(|refusal| match refusal {
         Refusal::Restarted => Missed::Restarted(boot),
+        Refusal::Full => Missed::Unreached(io::Error::other(
+            "the server has as many connections as its limit allows",
+        )),
         Refusal::Failed(why) => Missed::Refused(Error::DataComponent(why)),
         Refusal::Displaced => Missed::Refused(Error::DataComponent(
             "another database has taken this one's place at the server of its data: open that \

@@ -1,12 +1,14 @@
 //! The server of a data component.
 
 use crate::connection::Connection;
-use crate::message::{Encoder, Greeting, Refusal, Request, Welcome, encode_answer};
+use crate::message::{
+    Encoder, Greeting, LONGEST_GREETING, MOST_BODY, Refusal, Request, Welcome, encode_answer,
+};
 use hyades_deuteronomy::{
     DataComponent, DataSnapshot, Error, Found, KeyRange, Operation, ScanOrder,
 };
-use hyades_platform::broken;
 use hyades_platform::sync::locked;
+use hyades_platform::{broken, event};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
@@ -21,6 +23,44 @@ const SCANNED: usize = 256 << 10;
 /// The pause after a failure to take a connection, as for want of file descriptors.
 const PAUSE: Duration = Duration::from_millis(50);
 
+/// The connections beyond the limit that are told so at a time; further ones are closed at once.
+const MOST_REFUSED: usize = 64;
+
+/// The limits of a [`DataServer`].
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct ServerOptions {
+    /// The most connections at a time. A client has one for each call under way and for each open
+    /// snapshot, and up to 16 idle ones, and keeps them until it ends, also after another client
+    /// has taken its place; a client that meets the limit waits. Default: 1024.
+    pub connections: usize,
+    /// A connection that does not greet is closed after a silence of this length; never, if zero.
+    /// Default: 10 s.
+    pub greeting: Duration,
+}
+
+impl Default for ServerOptions {
+    fn default() -> Self {
+        Self { connections: 1024, greeting: Duration::from_secs(10) }
+    }
+}
+
+impl ServerOptions {
+    /// Sets [`connections`](Self::connections).
+    #[must_use]
+    pub fn connections(mut self, connections: usize) -> Self {
+        self.connections = connections;
+        self
+    }
+
+    /// Sets [`greeting`](Self::greeting).
+    #[must_use]
+    pub fn greeting(mut self, greeting: Duration) -> Self {
+        self.greeting = greeting;
+        self
+    }
+}
+
 /// Serves a data component to one client at a time (R3 in the crate's documentation). Dropped, the
 /// server ends: its connections are closed, and requests under way finish.
 #[derive(Debug)]
@@ -31,6 +71,7 @@ pub struct DataServer {
 
 struct Serving {
     data: Arc<dyn DataComponent>,
+    options: ServerOptions,
     address: SocketAddr,
     boot: u64,
     /// The client in place. Held for reading during each request, and for writing where a client
@@ -54,9 +95,22 @@ impl DataServer {
     /// # Errors
     /// The address cannot be listened at, or a thread cannot start.
     pub fn start(address: impl ToSocketAddrs, data: Arc<dyn DataComponent>) -> io::Result<Self> {
+        Self::start_with(address, data, ServerOptions::default())
+    }
+
+    /// As [`start`](Self::start), with other limits.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn start_with(
+        address: impl ToSocketAddrs,
+        data: Arc<dyn DataComponent>,
+        options: ServerOptions,
+    ) -> io::Result<Self> {
         let listener = TcpListener::bind(address)?;
         let serving = Arc::new(Serving {
             data,
+            options,
             address: listener.local_addr()?,
             boot: fastrand::Rng::new().u64(1..),
             place: RwLock::default(),
@@ -109,15 +163,23 @@ fn accept(listener: &TcpListener, serving: &Arc<Serving>) {
         };
         let mut threads = locked(&serving.threads);
         threads.retain(|thread| !thread.is_finished());
+        let most = serving.options.connections;
+        let is_full = threads.len() >= most;
+        if is_full {
+            event!(WARN, "data server full", connections = most);
+        }
+        if threads.len() >= most.saturating_add(MOST_REFUSED) {
+            continue;
+        }
         let serving = Arc::clone(serving);
         let thread = std::thread::Builder::new().name("data-connection".into());
         // Without a thread the connection is closed, and the client tries again.
-        threads.extend(thread.spawn(move || serving.connection(stream)));
+        threads.extend(thread.spawn(move || serving.connection(stream, is_full)));
     }
 }
 
 impl Serving {
-    fn connection(&self, stream: TcpStream) {
+    fn connection(&self, stream: TcpStream, is_full: bool) {
         let number = {
             let mut open = locked(&self.open);
             let Ok(clone) = stream.try_clone() else { return };
@@ -128,17 +190,23 @@ impl Serving {
         };
         // The end of a connection, whatever the reason, is the client's to notice.
         if !self.is_over.load(Ordering::SeqCst) {
-            let _ = Connection::new(stream).and_then(|connection| self.converse(connection));
+            let _ =
+                Connection::new(stream).and_then(|connection| self.converse(connection, is_full));
         }
         locked(&self.open).1.remove(&number);
     }
 
-    fn converse(&self, mut connection: Connection) -> io::Result<()> {
+    fn converse(&self, mut connection: Connection, is_full: bool) -> io::Result<()> {
+        let silence = Some(self.options.greeting).filter(|silence| !silence.is_zero());
+        connection.limit(silence, LONGEST_GREETING)?;
         let Some(greeting) = Greeting::decode(connection.receive()?) else {
             let why = "this is the server of a data component of hyades-deuteronomy, and speaks \
                        version 1 of its protocol";
             return connection.send(&encode_answer(Err(Refusal::Failed(why.to_string()))));
         };
+        if is_full {
+            return connection.send(&encode_answer(Err(Refusal::Full)));
+        }
         let client = greeting.client();
         let welcome = self.take_place(greeting).map(Welcome::encode);
         let is_refused = welcome.is_err();
@@ -146,6 +214,7 @@ impl Serving {
         if is_refused {
             return Ok(());
         }
+        connection.limit(None, MOST_BODY)?;
         let mut snapshot = None;
         loop {
             let answer = match Request::decode(connection.receive()?) {
@@ -171,18 +240,22 @@ impl Serving {
 
     /// R3.
     fn take_place(&self, greeting: Greeting) -> Result<Welcome, Refusal> {
-        let point = self.data.resume_point().map_err(failed)?;
-        let stable = point.map_or(0, |point| point.incarnation);
-        let welcome = Welcome { boot: self.boot, incarnation: stable, limits: self.data.limits() };
+        let limits = self.data.limits();
         if let Greeting::Attach { client, boot } = greeting {
             // Beside the requests of the client, which may be long.
             return match self.place() {
                 _ if boot != self.boot && !broken!(AttachToAnyBoot) => Err(Refusal::Restarted),
-                place if *place == Some(client) => Ok(welcome),
+                // Without a look at the data, which may be slow.
+                place if *place == Some(client) => {
+                    Ok(Welcome { boot: self.boot, incarnation: 0, limits })
+                }
                 _ => Err(Refusal::Displaced),
             };
         }
         let mut place = self.place.write().unwrap_or_else(PoisonError::into_inner);
+        // Under the lock: no request of the client before is under way.
+        let point = self.data.resume_point().map_err(failed)?;
+        let stable = point.map_or(0, |point| point.incarnation);
         let client = greeting.client();
         if let Greeting::Return { incarnation, .. } = greeting {
             let is_anothers = place.is_some_and(|owner| owner != client);
@@ -192,7 +265,7 @@ impl Serving {
             }
         }
         *place = Some(client);
-        Ok(welcome)
+        Ok(Welcome { boot: self.boot, incarnation: stable, limits })
     }
 
     fn answer(
