@@ -12,8 +12,8 @@ use crate::manifest::{
 };
 use crate::segment::{Chain, Segment, read_header, segment_path, sequence_of, stream_dir};
 use crate::stream_id::StreamId;
-use hyades_platform::broken;
 use hyades_platform::device::{Device, DeviceFile};
+use hyades_platform::{broken, event};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -224,6 +224,8 @@ impl ArchiveList {
                     if archived.is_some_and(|end| end < stream.kept_from)
                         && !broken!(KeepBehindGap) =>
                 {
+                    let (stream, from) = (stream.id.0, archived.unwrap_or(0));
+                    event!(WARN, "archive has a gap", stream = stream, from = from);
                     *known = entry;
                 }
                 Some(_) => {}
@@ -235,7 +237,11 @@ impl ArchiveList {
             is_named || known.dims.iter().all(|dim| dim.end.is_some())
         };
         let lost = manifest.incarnations.iter().rposition(|known| !has_end(known));
-        manifest.incarnations.drain(..lost.map_or(0, |lost| lost + 1));
+        if let Some(lost) = lost {
+            let number = manifest.incarnations[lost].number;
+            event!(WARN, "archive has a gap", incarnation = number);
+            manifest.incarnations.drain(..=lost);
+        }
         for incarnation in &before.incarnations {
             manifest.incarnations.retain(|known| known.number != incarnation.number);
             manifest.incarnations.push(incarnation.clone());
