@@ -233,7 +233,7 @@ impl Serving {
         }
     }
 
-    /// The client in place, while nobody takes the place.
+    /// The client in place. No client takes the place while the guard is held.
     fn place(&self) -> RwLockReadGuard<'_, Option<u64>> {
         self.place.read().unwrap_or_else(PoisonError::into_inner)
     }

@@ -49,8 +49,6 @@ fn is_broken_elsewhere(rule: Mutation) -> bool {
         || rule.is_of_sums() // `crates/hyades/tests/mutations/sums.rs`
         || (rule.is_of_checkpoints() && rule != Mutation::LongBlocks)
         || rule.is_of_transaction_component()
-        || rule.is_of_remote_data() // `crates/deuteronomy-remote/tests/mutations.rs`
-        || rule.is_of_archives() // `crates/hyades/tests/mutations/archive.rs`
         // Needs a kill between two steps of the preparation of a file, and no sync of its directory
         // between the next opening and a power cut: `names.rs` tries each step.
         || rule == Mutation::TrustDirectoryEntries
@@ -117,9 +115,11 @@ fn is_found_by_luck(rule: Mutation) -> bool {
 
 /// Rules that torture cannot reach.
 fn is_seen_by_one_test(rule: Mutation) -> bool {
-    // Only rot shows the fault, in the last write of a stream: `mutations/taurus_2016.rs` of the
-    // engine.
-    rule == Mutation::LeaveOutUnanchored
+    rule.is_of_remote_data() // `crates/deuteronomy-remote/tests/mutations.rs`
+        || rule.is_of_archives() // `crates/hyades/tests/mutations/archive.rs`
+        // Only rot shows the fault, in the last write of a stream: `mutations/taurus_2016.rs` of
+        // the engine.
+        || rule == Mutation::LeaveOutUnanchored
         // Torture has no replicated log: `crates/replication/tests/lanes.rs`.
         || matches!(rule, Mutation::RaiseAtLocalSync | Mutation::BlindResume)
         // Nor a lease: `crates/hyades/tests/mutations/lease.rs`, `replicated_mutations.rs`, and

@@ -20,7 +20,7 @@ type Stable = (Vec<(Vec<u8>, u64, Option<Vec<u8>>)>, Option<ResumePoint>);
 #[derive(Clone, Default)]
 pub struct Medium(Arc<Mutex<Stable>>);
 
-/// Stops whoever applies operations, while closed.
+/// Stops threads that apply operations, while closed.
 #[derive(Clone, Default)]
 pub struct Gate(Arc<(Mutex<Passing>, Condvar)>);
 
@@ -40,7 +40,7 @@ impl Gate {
         self.0.1.notify_all();
     }
 
-    /// Waits until somebody waits.
+    /// Waits until a thread waits.
     pub fn until_reached(&self) {
         let passing = self.0.0.lock().unwrap();
         drop(self.0.1.wait_while(passing, |passing| passing.waiting == 0).unwrap());
