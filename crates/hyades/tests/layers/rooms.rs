@@ -161,6 +161,16 @@ pub const CRATES: &[CrateRooms] = &[
         ],
     },
     CrateRooms {
+        name: "deuteronomy-slatedb",
+        largest_circle: 0,
+        layers: &[
+            &["failure", "item", "options"],
+            &["waiting"],
+            &["forgetting", "reading"],
+            &["data"],
+        ],
+    },
+    CrateRooms {
         name: "tables",
         largest_circle: 0,
         layers: &[
