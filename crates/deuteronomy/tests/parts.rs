@@ -203,7 +203,9 @@ fn readers_log_as_the_options_say_and_nothing_else_differs() {
         }
         database.log().flush().unwrap();
         let logged = database.log().stats(0).frame_bytes - before;
-        assert_eq!(logged > 0, expected > 0, "{records:?}: {logged} bytes");
+        // The proxy may have logged a time mark meanwhile, of 18 bytes.
+        let (least, most) = (5 * expected, if expected == 0 { 18 } else { u64::MAX });
+        assert!((least..=most).contains(&logged), "{records:?}: {logged} bytes");
     }
 }
 
