@@ -63,7 +63,7 @@
 //! # Memory
 //!
 //! [`memory_bytes`](Options::memory_bytes) bounds the versions, the further data for scans, and the
-//! committed operations waiting for the data component, with about 260 bytes for each waiting
+//! committed operations waiting for the data component, with about 230 bytes for each waiting
 //! record. Waiting operations overwritten meanwhile take half of the budget at most: then writers
 //! wait for the data component, at its own speed. Where uncommitted writes use the budget up, the
 //! youngest transaction with writes is aborted ([`Abort::Shed`]), at its next write. Older
@@ -73,8 +73,8 @@
 //!   16 KiB, of records just handed to the proxy;
 //! - values kept by callers ([`Value`]), and the transaction table
 //!   ([`transactions`](Options::transactions));
-//! - the buckets of the version table, growing with the largest content so far: at most half of the
-//!   content;
+//! - the buckets of the version table, growing with the largest content so far: at most a quarter
+//!   of the content;
 //! - the cache of a data component, its own setting;
 //! - at an opening, the values applied again: half of `memory_bytes`, and the content of the log's
 //!   buffers. But all values of the log at once where the data component has had no checkpoint yet,

@@ -15,7 +15,7 @@
 //! a lock, would take about 95 bytes instead of 40 (four words and a pointer in a leaf, and a key
 //! in a separate allocation), of a budget meant for versions. The time spent here, including waits,
 //! is 0.1 % where keys stay in memory, and 3 % where a tenth of the reads is fetched
-//! (`docs/performance.md`).
+//! (`docs/performance.md`), with one tree and two workers.
 //!
 //! Invariants:
 //! - Every key read by a scan, present or absent, is in the range of its note, or the note is part
