@@ -36,7 +36,12 @@ pub(super) struct Counting {
 impl Counting {
     /// Counts the keys of a primary, as of a snapshot from before its first write.
     pub fn of_primary(shared: &Arc<Shared>, opened: Arc<Opened>, snapshot: Snapshot) -> Counting {
-        Counting::start(shared, move |shared, _| count_primary(shared, &opened, &snapshot))
+        Counting::start(shared, move |shared, _| {
+            count_primary(shared, &opened, &snapshot);
+            // The database is held until the end: the snapshot is a part of it.
+            drop(snapshot);
+            drop(opened);
+        })
     }
 
     /// Counts the keys of a standby again and again.

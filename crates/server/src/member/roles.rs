@@ -70,7 +70,6 @@ pub fn run(shared: &Arc<Shared>, factory: SourceFactory, ready: impl FnOnce()) {
         Ok(source) => source,
         Err(text) => return shared.stop(Stopping::Failed(text)),
     };
-    shared.membership.set_role(Role::Joining, "the member joins its database");
     source.figures().into_iter().for_each(|read| shared.membership.figures.read_lanes_by(read));
     let mut member = MemberThread {
         shared,

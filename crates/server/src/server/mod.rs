@@ -17,6 +17,8 @@ use crate::net::executors::Executors;
 use crate::net::listener::Listener;
 use crate::replica;
 use crate::sockets::unix_socket::SocketFile;
+#[cfg(feature = "replication")]
+use crate::state::membership::Role;
 use crate::state::open_files;
 use crate::state::{Opened, Shared, StopOnPanic, Stopping};
 use crate::upkeep::{expiry, opening, reaper, saving};
@@ -106,7 +108,7 @@ impl Server {
     /// # Errors
     /// [`ServerError::Start`].
     pub fn start(settings: Settings) -> Result<Server, ServerError> {
-        Server::start_with(settings, |shared, notifier| match opening::open(shared) {
+        Server::start_with(Shared::new(settings), |shared, notifier| match opening::open(shared) {
             Ok(()) => notifier.ready(),
             Err(error) => shared.stop(Stopping::Failed(error.to_string())),
         })
@@ -130,27 +132,29 @@ impl Server {
             let text = format!("replicaof {primary} is not possible: the log decides the primary");
             return Err(ServerError::Start(text));
         }
-        Server::start_with(settings, move |shared, notifier| {
+        let shared = Shared::new(settings);
+        // Before the first client: a member without a database is no primary.
+        shared.membership.set_role(Role::Joining, "the member joins its database");
+        Server::start_with(shared, move |shared, notifier| {
             member::run(shared, Box::new(factory), || notifier.ready());
         })
     }
 
     /// Starts a server whose database is brought by `open`, on a thread of its own.
     fn start_with(
-        settings: Settings,
+        shared: Arc<Shared>,
         open: impl FnOnce(&Arc<Shared>, &Notifier) + Send + 'static,
     ) -> Result<Server, ServerError> {
-        let started = Server::try_start(settings, open);
+        let started = Server::try_start(shared, open);
         started.map_err(|error| ServerError::Start(error.to_string()))
     }
 
     fn try_start(
-        settings: Settings,
+        shared: Arc<Shared>,
         open: impl FnOnce(&Arc<Shared>, &Notifier) + Send + 'static,
     ) -> std::io::Result<Server> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let loops = settings.loops();
-        let shared = Shared::new(settings);
+        let loops = shared.settings.loops();
         let mut notices = shared.settings.notices().to_vec();
         notices.extend(open_files::fit_clients(&shared.settings).map_err(std::io::Error::other)?);
         let mut listener = Listener::bind(&shared)?;

@@ -9,7 +9,6 @@
 
 use super::{EventLoop, Message};
 use crate::net::connection::Connection;
-use crate::state::Held;
 use crate::state::membership::Role;
 use hyades::{CommitQueue, Snapshot};
 use std::time::{Duration, Instant};
@@ -139,7 +138,9 @@ impl EventLoop {
     /// Lets the old database go.
     fn let_go(&mut self) {
         let had_database = self.session.is_some();
-        (self.session, self.queue, self.held) = (None, None, Held::default());
+        // Held until all parts of the database are gone: tickets are parts as well.
+        let _held = std::mem::take(&mut self.held);
+        (self.session, self.queue) = (None, None);
         self.parked.clear();
         for id in self.ids() {
             let Some(connection) = self.connections.get_mut(&id) else { continue };

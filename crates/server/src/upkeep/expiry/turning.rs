@@ -62,9 +62,9 @@ pub(super) struct Turner {
     pub(super) wheel: Wheel,
     due: Due,
     sweep: Sweep,
-    /// The database of the session.
-    held: Held,
     session: Option<Session>,
+    /// The database of the session, behind which it is dropped.
+    held: Held,
     generations: Option<(u64, Generations)>,
     /// When it frees what it has removed, in milliseconds since 1970, and rounds in vain.
     frees: Option<(i64, u32)>,
