@@ -38,7 +38,7 @@ impl Counting {
     pub fn of_primary(shared: &Arc<Shared>, opened: Arc<Opened>, snapshot: Snapshot) -> Counting {
         Counting::start(shared, move |shared, _| {
             count_primary(shared, &opened, &snapshot);
-            // The database is held until the end: the snapshot is a part of it.
+            // In this order: the database is let go last, see `Held`.
             drop(snapshot);
             drop(opened);
         })

@@ -32,6 +32,9 @@ pub struct OpenedSlot {
 
 /// The database that a thread, or a job, goes on using; perhaps none. Without the feature
 /// `replication` there is nothing to hold: the database stays to the end.
+///
+/// The holder drops sessions, snapshots and tickets of the database first, and the `Held` last: the
+/// directory is opened again once no `Held` is left, and must not be locked then.
 #[derive(Clone, Default)]
 pub struct Held {
     #[cfg(feature = "replication")]

@@ -138,7 +138,7 @@ impl EventLoop {
     /// Lets the old database go.
     fn let_go(&mut self) {
         let had_database = self.session.is_some();
-        // Held until all parts of the database are gone: tickets are parts as well.
+        // Dropped at the end of the function, after the tickets of connections.
         let _held = std::mem::take(&mut self.held);
         (self.session, self.queue) = (None, None);
         self.parked.clear();

@@ -63,7 +63,7 @@ pub(super) struct Turner {
     due: Due,
     sweep: Sweep,
     session: Option<Session>,
-    /// The database of the session, behind which it is dropped.
+    /// The database of `session`. Declared after `session`, and so dropped after `session`.
     held: Held,
     generations: Option<(u64, Generations)>,
     /// When it frees what it has removed, in milliseconds since 1970, and rounds in vain.
