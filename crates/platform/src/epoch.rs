@@ -158,27 +158,30 @@ impl Epoch {
 
     /// Advances by 1 and returns the new epoch; at the limit, returns the current epoch.
     pub fn advance(&self) -> EpochNumber {
-        let now = clock::wall_us();
         let mut current = self.current();
         loop {
-            let next = current.next();
-            // Sound, however old the limit read: the limit only grows.
-            if next > self.limit() {
-                return current;
-            }
-            assert!(next <= MAX_EPOCH, "the epochs of 34 bits are used up");
-            // Relaxed: the exchange publishes the time.
-            self.began_us[Self::remembered_at(next)].fetch_max(now, Ordering::Relaxed);
-            let (was, to) = (current.0, next.0);
-            let swap = self.current.compare_exchange(was, to, Ordering::SeqCst, Ordering::SeqCst);
-            match swap {
-                Ok(_) => {
-                    checker_fence();
-                    return next;
-                }
-                Err(found) => current = EpochNumber(found),
+            match self.advance_from(current) {
+                Ok(reached) => return reached,
+                Err(found) => current = found,
             }
         }
+    }
+
+    /// Advances from this epoch, unless forbidden by the limit. Returns the then current epoch; as
+    /// an error if the given epoch was not current any more.
+    fn advance_from(&self, current: EpochNumber) -> Result<EpochNumber, EpochNumber> {
+        let next = current.next();
+        // Sound, however old the limit read: the limit only grows.
+        if next > self.limit() {
+            return Ok(current);
+        }
+        assert!(next <= MAX_EPOCH, "the epochs of 34 bits are used up");
+        // Relaxed: the exchange publishes the time.
+        self.began_us[Self::remembered_at(next)].fetch_max(clock::wall_us(), Ordering::Relaxed);
+        let (was, to) = (current.0, next.0);
+        let swap = self.current.compare_exchange(was, to, Ordering::SeqCst, Ordering::SeqCst);
+        checker_fence();
+        swap.map(|_| next).map_err(EpochNumber)
     }
 
     /// Returns the start of the epoch, in microseconds since 1970 by the wall clock; `None` if too
@@ -191,23 +194,23 @@ impl Epoch {
         (age + 1 < REMEMBERED as u64 && began > 0).then_some(began)
     }
 
-    /// Advances if the current epoch is older than `interval`; of several callers a single caller
-    /// advances. Returns the then current epoch. At the limit the epoch grows older, and ends with
-    /// the first call after the limit was raised.
+    /// Advances if the current epoch is older than `interval`. Returns the then current epoch. At
+    /// the limit the epoch grows older, and ends with the first call after the limit was raised.
+    ///
+    /// No caller goes on in an epoch that is too old: the advance comes before its time, so a
+    /// caller that finds the time finds the new epoch. A caller between the two advances once more.
     pub fn advance_if_older_than(&self, interval: Duration) -> EpochNumber {
+        // The epoch before its age: if another thread advances in between, the exchange fails.
+        let current = self.current();
         let now = clock::monotonic_ns();
-        // Relaxed: the time decides how often epochs advance, not whether anything is correct.
-        let then = self.advanced_at_ns.load(Ordering::Relaxed);
-        if now.saturating_sub(then) >= interval.as_nanos() as u64
-            && self.may_end(self.current())
-            && self
-                .advanced_at_ns
-                .compare_exchange(then, now, Ordering::Relaxed, Ordering::Relaxed)
-                .is_ok()
-        {
-            return self.advance();
+        let then = self.advanced_at_ns.load(Ordering::Acquire);
+        if now.saturating_sub(then) < interval.as_nanos() as u64 || !self.may_end(current) {
+            return self.current();
         }
-        self.current()
+        let reached = self.advance_from(current).unwrap_or_else(|found| found);
+        // Release: see above.
+        self.advanced_at_ns.fetch_max(now, Ordering::Release);
+        reached
     }
 
     /// Returns the time until the current epoch is as old as `interval`; zero at the limit, if the
@@ -345,6 +348,26 @@ mod loom_tests {
             epoch.end(EpochNumber(6));
             assert_eq!((epoch.current(), epoch.advance()), (EpochNumber(7), EpochNumber(7)));
         });
+    }
+
+    /// Of two threads that find the epoch too old, neither goes on in this epoch.
+    #[test]
+    fn no_thread_goes_on_in_an_epoch_that_is_too_old() {
+        const INTERVAL: Duration = Duration::from_micros(10);
+        loom::model(|| {
+            clock::simulate(Some(1_000));
+            let epoch = Arc::new(Epoch::new(EpochNumber(5)));
+            clock::simulate(Some(50_000));
+            let other = Arc::clone(&epoch);
+            let thread = thread::spawn(move || {
+                assert!(other.advance_if_older_than(INTERVAL) > EpochNumber(5));
+            });
+            assert!(epoch.advance_if_older_than(INTERVAL) > EpochNumber(5));
+            assert!(epoch.current() > EpochNumber(5));
+            thread.join().unwrap();
+            assert!(epoch.current() <= EpochNumber(7));
+        });
+        clock::simulate(None);
     }
 
     /// A sleeper that misses the rise would sleep for ever, which loom reports.
