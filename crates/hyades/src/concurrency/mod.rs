@@ -52,8 +52,6 @@ use steps::{Commit, Committed};
 pub enum VisibleRow<'s, T> {
     /// The row in place: a copy of the wanted columns.
     There(T),
-    /// A whole older version, with its key.
-    Whole(&'s [u8]),
     /// A whole older version, in the form of a record.
     Older(&'s [u8]),
     Absent,

@@ -1,7 +1,7 @@
 //! No concurrency control, for replay: the order of the log keeps conflicting transactions apart.
 //! If the log orders only writers, readers use row versions.
 
-use super::earlier::{EarlierVersions, ReadAsOf, read_as_of};
+use super::earlier::{EarlierRow, EarlierVersions};
 use super::optimistic::LockBit;
 use super::state::TxnState;
 use super::steps;
@@ -9,15 +9,19 @@ use super::{ConcurrencyControl, RecordLock, VisibleRow};
 use crate::engine::Engine;
 use crate::error::Abort;
 use crate::logging::LoggingProtocol;
-use crate::logging::versions::{Versions, View};
-use crate::logging::write::{Pending, final_writes};
+use crate::logging::versions::ListedVersions;
+use crate::logging::write::{Pending, Write, final_writes};
+use crate::storage::Stamp;
 use crate::storage::gap::{Gap, GapChange};
-use crate::storage::old_versions::{OldVersion, OldVersionWriter, OldVersions, Overwritten};
+use crate::storage::old_versions::{
+    LateVersion, OldVersion, OldVersionWriter, OldVersions, Overwritten,
+};
 use crate::storage::partition::TouchedPartitions;
 use crate::storage::record::{Record, word};
 use crate::storage::row::apply_delta;
 use crate::storage::table::TableData;
 use crate::storage::tid::Tid;
+use bumpalo::Bump;
 use hyades_platform::reclaim::Guard;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -39,30 +43,20 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for Replaying {
     #[inline]
     fn read<'s, T>(
         &self,
-        engine: &Engine<P>,
+        _: &Engine<P>,
         state: &mut TxnState<'s, Replaying, P>,
-        table: u32,
+        _: u32,
         record: &'s Record<P::RowStamp>,
         mut copy: impl FnMut() -> T,
     ) -> Result<VisibleRow<'s, T>, Abort> {
-        match state.control {
-            Some(listed @ EarlierVersions::Listed(..)) => {
-                let (table, scratch) =
-                    (&engine.tables[table as usize], &mut state.workspace.scratch);
-                let row = listed.read(table, record, state.arena, scratch, state.guard);
-                return Ok(row.map_or(VisibleRow::Absent, VisibleRow::Whole));
-            }
-            Some(EarlierVersions::AsOf(versions, as_of)) => {
-                let to = (state.arena, state.guard);
-                return Ok(match read_as_of(versions, as_of, record, to, copy) {
-                    ReadAsOf::InPlace(Some(row)) => VisibleRow::There(row),
-                    ReadAsOf::Older(OldVersion::Row(row)) => VisibleRow::Older(row),
-                    ReadAsOf::InPlace(None) | ReadAsOf::Older(OldVersion::Absent) => {
-                        VisibleRow::Absent
-                    }
-                });
-            }
-            None => {}
+        if let Some(versions) = state.control {
+            return Ok(match versions.read(record, (state.arena, state.guard), copy) {
+                EarlierRow::InPlace(Some(row)) => VisibleRow::There(row),
+                EarlierRow::Older(OldVersion::Row(row)) => VisibleRow::Older(row),
+                EarlierRow::InPlace(None) | EarlierRow::Older(OldVersion::Absent) => {
+                    VisibleRow::Absent
+                }
+            });
         }
         let there = record.word.load(Ordering::Acquire) & word::ABSENT == 0;
         Ok(if there { VisibleRow::There(copy()) } else { VisibleRow::Absent })
@@ -76,21 +70,10 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for Replaying {
         _: u32,
         record: &'s Record<P::RowStamp>,
     ) -> Result<bool, Abort> {
-        match state.control {
-            Some(EarlierVersions::Listed(versions, view)) => {
-                return Ok(versions.is_there(record, view));
-            }
-            Some(EarlierVersions::AsOf(versions, as_of)) => {
-                let to = (state.arena, state.guard);
-                let found = read_as_of(versions, as_of, record, to, || ());
-                return Ok(match found {
-                    ReadAsOf::InPlace(there) => there.is_some(),
-                    ReadAsOf::Older(version) => version != OldVersion::Absent,
-                });
-            }
-            None => {}
-        }
-        Ok(record.word.load(Ordering::Acquire) & word::ABSENT == 0)
+        Ok(match state.control {
+            Some(versions) => versions.is_there(record, (state.arena, state.guard)),
+            None => record.word.load(Ordering::Acquire) & word::ABSENT == 0,
+        })
     }
 
     fn read_base<'s>(
@@ -101,8 +84,7 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for Replaying {
     ) {
         match state.control {
             Some(versions) => {
-                let scratch = &mut Vec::new();
-                let row = versions.read(table, record, state.arena, scratch, state.guard);
+                let row = versions.read_whole(table, record, state.arena, state.guard);
                 to.extend_from_slice(row.unwrap_or_default());
             }
             None => table.read_row(record, to),
@@ -269,8 +251,8 @@ pub(crate) fn install<P: LoggingProtocol>(
     tid: Tid,
 ) -> Result<(), &'static str> {
     match state.control {
-        Some(EarlierVersions::Listed(versions, view)) => {
-            return install_versions(engine, state, tid, (versions, view));
+        Some(EarlierVersions::Listed(listed)) => {
+            return install_versions(engine, state, tid, listed);
         }
         Some(EarlierVersions::AsOf(versions, as_of)) => {
             return install_over_versions(engine, state, tid, (versions, as_of));
@@ -345,7 +327,7 @@ pub(crate) fn keep_for_records<S>(
     let overwritten = Overwritten { record, seen, end, lowest };
     match versions.keep(writer, &overwritten, changed, guard) {
         true => Ok(()),
-        false => Err("needs more versions of rows than there can be at once"),
+        false => Err(TOO_MANY),
     }
 }
 
@@ -354,36 +336,83 @@ fn install_versions<P: LoggingProtocol>(
     engine: &Engine<P>,
     state: &mut TxnState<'_, Replaying, P>,
     tid: Tid,
-    (versions, view): (&Versions, &View),
+    listed: ListedVersions<'_>,
 ) -> Result<(), &'static str> {
     for write in final_writes(&state.writes) {
         let (table, record) = (&engine.tables[write.table as usize], write.record);
         // No record becomes dead while commands run.
         let mut row = RowLock::take(record).ok_or(CONFLICT)?;
-        if tid > word::tid(row.version) {
-            versions.supersede(table, record, row.version, (view.own, tid));
-            let seen = (table, row.version);
-            let there = write.install(
-                seen,
-                &state.workspace.usage,
-                state.guard,
-                &mut state.workspace.scratch,
-            );
-            let absent = if there { 0 } else { word::ABSENT };
-            row.version = word::of(tid) | absent;
+        if tid <= word::tid(row.version) {
+            drop(row);
+            let how = (&mut state.workspace.old_versions, state.arena, state.guard);
+            insert_late_version((table, write), tid, listed, how)?;
             continue;
         }
-        drop(row);
-        match write.pending {
-            Pending::Put(row) => versions.insert_older_version(record, tid, view.own, Some(row)),
-            Pending::Delete => versions.insert_older_version(record, tid, view.own, None),
-            Pending::Delta(_, delta) => {
-                let mut row = Vec::new();
-                versions.read(table, record, view, &mut row);
-                apply_delta(&table.layout, &mut row, delta).map_err(|_| CONFLICT)?;
-                versions.insert_older_version(record, tid, view.own, Some(&row));
-            }
-        }
+        // A version that is not an image has the index entries of its successor.
+        let is_indexed =
+            matches!(write.pending, Pending::Delta(set, _) if set & table.indexed != 0);
+        let changed = if is_indexed { None } else { write.changed_bytes(table) };
+        let how = (changed.as_deref(), state.guard);
+        keep_listed(
+            listed.versions,
+            (record, row.version),
+            tid,
+            &mut state.workspace.old_versions,
+            how,
+        )?;
+        let there = write.install(
+            (table, row.version),
+            &state.workspace.usage,
+            state.guard,
+            &mut state.workspace.scratch,
+        );
+        row.version = word::of(tid) | if there { 0 } else { word::ABSENT };
     }
     Ok(())
+}
+
+/// The fault of a replay with more row versions than memory is numbered for.
+const TOO_MANY: &str = "needs more versions of rows than there can be at once";
+
+/// Keeps a version that transaction `tid` overwrites, at a replay along lists of predecessors. The
+/// caller has the row's lock.
+pub(crate) fn keep_listed<S>(
+    versions: &OldVersions,
+    (record, seen): (&Record<S>, u64),
+    tid: Tid,
+    writer: &mut OldVersionWriter,
+    (changed, guard): (Option<&[Range<usize>]>, &Guard),
+) -> Result<(), &'static str> {
+    // Chunks are freed only once no record to come reads their versions.
+    let overwritten = Overwritten { record, seen, end: tid, lowest: Tid::NONE };
+    if versions.keep(writer, &overwritten, changed, guard) { Ok(()) } else { Err(TOO_MANY) }
+}
+
+/// Keeps a write of a replayed command of which the row has a newer version already: a blind write
+/// that did not wait, because a version between the two was lost.
+#[cold]
+fn insert_late_version<'s, S: Stamp>(
+    (table, write): (&TableData<S>, &Write<'s, S>),
+    tid: Tid,
+    listed: ListedVersions<'s>,
+    (writer, arena, guard): (&mut OldVersionWriter, &'s Bump, &Guard),
+) -> Result<(), &'static str> {
+    let record = write.record;
+    let mut changed = Vec::new();
+    let row = match write.pending {
+        Pending::Put(row) => Some(row),
+        Pending::Delete => None,
+        Pending::Delta(_, delta) => {
+            let versions = EarlierVersions::Listed(listed);
+            let base = versions.read_whole(table, record, arena, guard);
+            changed.extend_from_slice(base.unwrap_or_default());
+            apply_delta(&table.layout, &mut changed, delta).map_err(|_| CONFLICT)?;
+            Some(&changed[..])
+        }
+    };
+    let row = row.map(|row| table.record_bytes(row));
+    let late = LateVersion { tid, row: row.as_deref() };
+    let lock = RowLock::take(record).ok_or(CONFLICT)?;
+    let place = (record, lock.version);
+    if listed.versions.insert(writer, place, &late, guard) { Ok(()) } else { Err(TOO_MANY) }
 }

@@ -1,21 +1,16 @@
 //! The protocol of replay: rows have the stamps of the protocol that will run after replay. Replay
 //! does not use the stamps.
 
-use super::versions::Versions;
 use super::{LoggingProtocol, Needs};
 use crate::storage::Stamp;
 use hyades_wal::Lsn;
 use std::marker::PhantomData;
 
-pub(crate) struct Unstamped<S> {
-    /// Row versions, of a replay that does not keep writers behind readers.
-    pub versions: Versions,
-    stamp: PhantomData<fn() -> S>,
-}
+pub(crate) struct Unstamped<S>(PhantomData<fn() -> S>);
 
 impl<S> Default for Unstamped<S> {
     fn default() -> Self {
-        Unstamped { versions: Versions::default(), stamp: PhantomData }
+        Unstamped(PhantomData)
     }
 }
 

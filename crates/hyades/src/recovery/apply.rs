@@ -20,7 +20,7 @@ use crate::storage::key::KeyBytes;
 use crate::storage::layout::Layout;
 use crate::storage::old_versions::OldVersionWriter;
 use crate::storage::record::{Record, word};
-use crate::storage::row::{Assignments, apply_delta};
+use crate::storage::row::Assignments;
 use crate::storage::table::{Lookup, Placed, TableData};
 use crate::storage::tid::Tid;
 use crate::storage::usage::{LocalUsage, change_of};
@@ -39,10 +39,8 @@ pub(crate) struct Applier {
     /// A change of a former table.
     converted: Vec<u8>,
     /// The delta made from edits.
-    expanded: Vec<u8>,
+    pub(super) expanded: Vec<u8>,
     pub tombstones: Tombstones,
-    /// The current record's name where rows have several versions; 0 where rows have one.
-    pub writer: Id,
     /// Whether rows have several versions, by TID.
     pub by_timestamp: bool,
     /// Whether the state before the replay is served meanwhile, see [`super::serving`].
@@ -74,7 +72,8 @@ impl Applier {
             }
         }
         if !self.serves {
-            defer_garbage(replay, (self.writer, head.tid), &mut self.stale);
+            let writer = self.old_versions.replayed().id;
+            defer_garbage(replay, (writer, head.tid), &mut self.stale);
         }
         Ok(())
     }
@@ -209,7 +208,7 @@ impl Applier {
         let current = word::tid(version);
         let now = match change {
             change if tid <= current && !broken!(ApplyOlder) => {
-                self.insert_older_version(replay, table, record, tid, change);
+                self.insert_older_version(replay, (table, record, version), tid, change, guard);
                 version
             }
             Change::Delta { base, .. } | Change::Edits { base, .. }
@@ -251,42 +250,6 @@ impl Applier {
         let to = (&mut self.old_versions, guard);
         if let Err(what) = replaying::keep_for_records(versions, row, tid, None, to) {
             replay.fail(Error::Recovery(format!("transaction {tid} {what}")));
-        }
-    }
-
-    /// Keeps a version that arrives after a newer version, where commands may still read the older
-    /// version.
-    fn insert_older_version<S: Stamp>(
-        &mut self,
-        replay: &ReplayContext<S>,
-        table: &TableData<S>,
-        record: &Record<S>,
-        tid: Tid,
-        change: Change<'_>,
-    ) {
-        if self.writer == 0 {
-            return;
-        }
-        let versions = &replay.engine.protocol.versions;
-        match change {
-            Change::Put(row) => versions.insert_older_version(record, tid, self.writer, Some(row)),
-            Change::Delete => versions.insert_older_version(record, tid, self.writer, None),
-            Change::Delta { base, delta } => {
-                if let Some(mut row) = versions.older(record, base)
-                    && apply_delta(&table.layout, &mut row, delta).is_ok()
-                {
-                    versions.insert_older_version(record, tid, self.writer, Some(&row));
-                }
-            }
-            Change::Edits { base, edits } => {
-                let delta = &mut self.expanded;
-                if let Some(mut row) = versions.older(record, base)
-                    && expand_edits(&table.layout, &row, edits, delta).is_some()
-                    && apply_delta(&table.layout, &mut row, delta).is_ok()
-                {
-                    versions.insert_older_version(record, tid, self.writer, Some(&row));
-                }
-            }
         }
     }
 
@@ -399,7 +362,7 @@ impl Applier {
 
     /// Whether rows have several versions, so that deleted rows and index entries stay.
     fn keeps_versions(&self) -> bool {
-        self.by_timestamp || self.writer != 0 || self.serves
+        self.by_timestamp || self.is_listed() || self.serves
     }
 
     /// Hands over the remaining tombstones, for removal at the end.

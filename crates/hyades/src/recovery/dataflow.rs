@@ -18,7 +18,7 @@
 
 use super::cursor::{LookAhead, StreamCursor};
 use super::decode::RecordShape;
-use super::graph::{Admission, Graph};
+use super::graph::{Admission, Graph, GraphThread};
 use super::ordered::{self, OrderedReplay};
 use super::phases::{LoadedContent, LoadedStream};
 use super::read_ahead::LaneReader;
@@ -38,6 +38,13 @@ use hyades_platform::sync::Unpoisoned;
 use hyades_wal::{FrameKind, Lsn, ReaderEnd, StreamId};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+
+/// The state of one thread.
+pub(super) struct FlowThread {
+    number: usize,
+    runner: RecordRunner,
+    graph: GraphThread,
+}
 
 /// Records that a thread reads from a stream before checking other streams.
 const QUANTUM: usize = 32;
@@ -114,7 +121,7 @@ pub(crate) fn replay<S: Stamp>(
     whole: bool,
     threads: usize,
 ) -> Result<Vec<ReaderEnd>, Error> {
-    let graph = Graph::new(readers.iter().map(LaneReader::start), !shape.data_only);
+    let graph = Graph::new(readers.iter().map(LaneReader::start), !shape.data_only, threads);
     let source = |reader: LaneReader| {
         (reader.stream, RecordSource::Log(Box::new(StreamCursor::new(reader, shape))))
     };
@@ -131,7 +138,7 @@ pub(super) fn replay_from<S: Stamp>(
     threads: usize,
 ) -> Result<Vec<ReaderEnd>, Error> {
     let lanes = sources.into_iter().map(DataflowStream::new).collect();
-    let version_collector = VersionCollector::new(shape.lanes);
+    let version_collector = VersionCollector::new(shape.lanes, threads);
     let settles_first = !graph.is_ordered();
     let order = shape.order_of_versions().filter(|_| settles_first);
     let flow = Flow { replay, shape, whole, settles_first, lanes, graph, version_collector, order };
@@ -160,34 +167,58 @@ impl DataflowStream {
     }
 }
 
-impl<S: Stamp> OrderedReplay<S> for Flow<'_, S> {
-    /// The thread's number, and its runner.
-    type Thread = (usize, RecordRunner);
+#[cold]
+fn misnamed(stream: StreamId, near: Lsn) -> Error {
+    Error::Recovery(format!(
+        "a record names a predecessor that ends near position {near} of stream {stream}, where no \
+         record ends: the log was written by a faulty program"
+    ))
+}
 
-    const SPINS: u32 = 64;
+impl<S: Stamp> OrderedReplay<S> for Flow<'_, S> {
+    type Thread = FlowThread;
+
+    const SPINS: u32 = 1000;
 
     fn context(&self) -> &ReplayContext<S> {
         self.replay
     }
 
-    fn thread(&self, number: usize) -> Self::Thread {
-        (number, RecordRunner::new(self.replay.engine.tables.len()))
+    fn thread(&self, number: usize) -> FlowThread {
+        let runner = RecordRunner::new(self.replay.engine.tables.len());
+        FlowThread { number, runner, graph: self.graph.thread(number) }
     }
 
-    fn runner((_, runner): &mut Self::Thread) -> &mut RecordRunner {
-        runner
+    fn runner(thread: &mut FlowThread) -> &mut RecordRunner {
+        &mut thread.runner
     }
 
-    fn step(&self, (number, runner): &mut Self::Thread, _: bool) -> Result<bool, Error> {
+    fn step(&self, thread: &mut FlowThread, _: bool) -> Result<bool, Error> {
         if !self.shape.data_only {
             self.version_collector.collect(self.replay, &self.graph);
+            thread.runner.seen_epoch = self.version_collector.seen_epoch();
         }
-        let found = self.replay_ready(runner)? || self.read_some(*number, runner)?;
+        let found = {
+            let _replaying = self.version_collector.replaying(thread.number);
+            self.replay_ready(thread)? || self.read_some(thread)?
+        };
+        if let Some((at, near)) = self.graph.misnamed() {
+            return Err(misnamed(self.lanes[at].stream, near));
+        }
         if let Some(order) = self.order {
             let streams = self.lanes.iter().map(|lane| &*lane.progress);
-            runner.remove_settled_tombstones(self.replay, order, streams);
+            thread.runner.remove_settled_tombstones(self.replay, order, streams);
         }
         Ok(found)
+    }
+
+    fn pause(idle_rounds: u32) {
+        // A thread without work leaves its processor to the others now and then.
+        if idle_rounds.is_multiple_of(16) {
+            std::thread::yield_now();
+        } else {
+            std::hint::spin_loop();
+        }
     }
 
     fn unresolved(&self) -> Option<(StreamId, Lsn)> {
@@ -200,20 +231,26 @@ impl<S: Stamp> OrderedReplay<S> for Flow<'_, S> {
 }
 
 impl<S: Stamp> Flow<'_, S> {
-    /// Lines 5 to 17: handles a record that had to wait. Returns false if there is none.
-    fn replay_ready(&self, runner: &mut RecordRunner) -> Result<bool, Error> {
-        let Some(node) = self.graph.next_ready() else { return Ok(false) };
-        // The chunk is open until the record is applied.
-        let PendingRecord { start, head, body, view, open: _open } = node.take();
-        let lane = &self.lanes[predecessors::lane(node.id)];
-        lane.waiting_bytes.fetch_sub(body.len(), Ordering::Relaxed);
-        if node.is_dead() {
-            runner.skip_dead(self.replay, &head);
-            self.graph.settle(node.id, false);
-            return Ok(true);
+    /// Lines 5 to 17: handles the records that had to wait and need not wait any more, up to a
+    /// quantum. Returns false if there is none.
+    fn replay_ready(&self, thread: &mut FlowThread) -> Result<bool, Error> {
+        for done in 0..QUANTUM {
+            let Some(released) = self.graph.next_ready(&mut thread.graph) else {
+                return Ok(done > 0);
+            };
+            let id = released.id;
+            // The chunk is open until the record is applied.
+            let PendingRecord { start, head, body, view, open: _open } = released.record;
+            let lane = &self.lanes[predecessors::lane(id)];
+            lane.waiting_bytes.fetch_sub(body.len(), Ordering::Relaxed);
+            if released.dead {
+                thread.runner.skip_dead(self.replay, &head);
+                self.graph.settle(id, false, &mut thread.graph);
+            } else {
+                thread.runner.view = view;
+                self.replay_live(id, &head, &body, start, thread)?;
+            }
         }
-        runner.view = view;
-        self.replay_live(node.id, &head, &body, start, runner)?;
         Ok(true)
     }
 
@@ -224,37 +261,39 @@ impl<S: Stamp> Flow<'_, S> {
         head: &RecordHead,
         body: &[u8],
         start: Lsn,
-        runner: &mut RecordRunner,
+        thread: &mut FlowThread,
     ) -> Result<(), Error> {
         let place = (self.lanes[predecessors::lane(id)].stream, start);
         if self.settles_first {
-            self.graph.settle(id, true);
-            return runner.run(self.replay, head, body, place);
+            self.graph.settle(id, true, &mut thread.graph);
+            return thread.runner.run(self.replay, head, body, place);
         }
-        let replaying = self.version_collector.replaying();
-        runner.run(self.replay, head, body, place)?;
-        drop(replaying);
-        self.graph.settle(id, true);
+        thread.runner.run(self.replay, head, body, place)?;
+        self.graph.settle(id, true, &mut thread.graph);
         Ok(())
     }
 
     /// Lines 1 to 4, for the free stream furthest behind. Returns false if no stream could be read.
-    fn read_some(&self, number: usize, runner: &mut RecordRunner) -> Result<bool, Error> {
+    fn read_some(&self, thread: &mut FlowThread) -> Result<bool, Error> {
         let epoch = |at: usize| {
             let lane = &self.lanes[at];
             let finished = lane.finished.load(Ordering::Relaxed);
             (!finished).then(|| lane.epoch.load(Ordering::Relaxed))
         };
-        for (_, at) in furthest_behind_first(self.lanes.len(), number, epoch) {
+        for (_, at) in furthest_behind_first(self.lanes.len(), thread.number, epoch) {
             if self.is_ahead(at) {
                 continue;
             }
             let Ok(mut source) = self.lanes[at].source.try_lock() else { continue };
-            if !self.lanes[at].finished.load(Ordering::Relaxed) {
-                match &mut *source {
-                    RecordSource::Log(cursor) => self.read(at, cursor, runner)?,
-                    RecordSource::Memory(loaded) => self.take_loaded(at, loaded, runner)?,
-                }
+            if self.lanes[at].finished.load(Ordering::Relaxed) {
+                continue;
+            }
+            let has_read = match &mut *source {
+                RecordSource::Log(cursor) => self.read(at, cursor, thread)?,
+                RecordSource::Memory(loaded) => self.take_loaded(at, loaded, thread)?,
+            };
+            // A stream without room waits for records of streams that come later in this order.
+            if has_read {
                 return Ok(true);
             }
         }
@@ -267,23 +306,33 @@ impl<S: Stamp> Flow<'_, S> {
             || self.lanes[at].waiting_bytes.load(Ordering::Relaxed) > LOOKAHEAD_BYTES
     }
 
+    /// Reads records of a stream, up to a quantum. Returns false if the graph has no room.
     fn read(
         &self,
         at: usize,
         cursor: &mut StreamCursor,
-        runner: &mut RecordRunner,
-    ) -> Result<(), Error> {
+        thread: &mut FlowThread,
+    ) -> Result<bool, Error> {
         let ahead = cursor.look_ahead()?;
         if let LookAhead::End(end) = ahead {
-            self.end(at, end);
-            return Ok(());
+            self.end(at, end, thread);
+            return Ok(true);
         }
         let chunk = cursor.chunk.as_ref().expect("there is more of it");
-        let open = self.order.map(|_| self.lanes[at].progress.hand_out());
         if let LookAhead::NewChunk = ahead {
             self.version_collector.anchor(at, chunk.start(), chunk.anchor());
         }
+        let first = chunk.frames_from(cursor.at).next();
+        if first.is_some_and(|frame| !self.graph.has_room(at, frame.end)) {
+            return Ok(false);
+        }
+        let open = self.order.map(|_| self.lanes[at].progress.hand_out());
+        let prefetches = self.graph.is_ordered() && self.graph.waiting(at) == 0;
+        let guard = hyades_platform::reclaim::pin();
         for frame in chunk.frames_from(cursor.at).take(QUANTUM) {
+            if !self.graph.has_room(at, frame.end) {
+                break;
+            }
             if let Some(decoded) = cursor.decoder.decode(&frame)? {
                 if self.shape.data_only && self.whole {
                     // Everything covered by the anchor was durable, so there is nothing to wait
@@ -297,26 +346,32 @@ impl<S: Stamp> Flow<'_, S> {
                 let continued = decoded.head.continued;
                 let (start, end) = (frame.start, frame.end);
                 let (head, body) = (&decoded.head, &decoded.body[..]);
+                if prefetches {
+                    let from = (self.lanes[at].stream, &cursor.decoder);
+                    thread.runner.prefetch(self.replay, from, chunk, start, &guard);
+                }
                 let record = ReadRecord { at, start, end, head, body, open: open.as_ref() };
-                self.arrive(record, (list, vector), runner)?;
+                self.arrive(record, (list, vector), thread)?;
                 cursor.decoder.forget_parts(continued);
             } else if frame.kind == FrameKind::Anchor {
                 self.version_collector.anchor(at, frame.end, cursor.decoder.anchor());
+            } else if matches!(frame.kind, FrameKind::Record | FrameKind::Void) {
+                self.graph.skip(at, frame.end, &mut thread.graph);
             }
-            runner.bytes += frame.end - frame.start;
+            thread.runner.bytes += frame.end - frame.start;
             cursor.at = frame.end;
             // After every record, since other records may wait for this record.
-            self.graph.pass(at, cursor.at);
+            self.graph.pass(at, cursor.at, &mut thread.graph);
             if self.is_ahead(at) {
                 break;
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// A stream was read to its end.
-    fn end(&self, at: usize, end: Lsn) {
-        self.graph.end(at, end);
+    fn end(&self, at: usize, end: Lsn, thread: &mut FlowThread) {
+        self.graph.end(at, end, &mut thread.graph);
         self.version_collector.end(at, end);
         self.lanes[at].progress.set_next(Tid::ABOVE_ALL);
         self.lanes[at].finished.store(true, Ordering::Release);
@@ -328,7 +383,7 @@ impl<S: Stamp> Flow<'_, S> {
         &self,
         ReadRecord { at, start, end, head, body, open }: ReadRecord<'_>,
         (list, vector): (&[Predecessor], &[Lsn]),
-        runner: &mut RecordRunner,
+        thread: &mut FlowThread,
     ) -> Result<(), Error> {
         let id = predecessors::id(at, end);
         let view = |view: &mut View| {
@@ -346,56 +401,64 @@ impl<S: Stamp> Flow<'_, S> {
         if let Some(open) = open {
             open.saw(head.tid);
         }
-        self.lanes[at].epoch.store(head.tid.epoch().0, Ordering::Relaxed);
-        if !self.shape.data_only && !self.shape.draws_at_begin {
-            self.version_collector.read(at, start, head.tid.epoch());
+        // Only the reader of the stream writes the epoch.
+        let epoch = &self.lanes[at].epoch;
+        if head.tid.epoch().0 > epoch.load(Ordering::Relaxed) {
+            epoch.store(head.tid.epoch().0, Ordering::Relaxed);
+            if !self.shape.data_only && !self.shape.draws_at_begin {
+                self.version_collector.read(at, start, head.tid.epoch());
+            }
         }
-        match self.graph.arrive((at, end), list, vector, record) {
+        match self.graph.arrive((at, end), list, vector, record, &mut thread.graph) {
             Admission::Waits => Ok(()),
             Admission::Dead => {
-                runner.skip_dead(self.replay, head);
-                self.graph.settle(id, false);
+                thread.runner.skip_dead(self.replay, head);
+                self.graph.settle(id, false, &mut thread.graph);
                 Ok(())
             }
             Admission::Ready => {
-                view(&mut runner.view);
-                self.replay_live(id, head, body, start, runner)
+                view(&mut thread.runner.view);
+                self.replay_live(id, head, body, start, thread)
             }
         }
     }
 
-    /// Handles records that were read before.
+    /// Handles records that were read before. Returns false if the graph has no room.
     fn take_loaded(
         &self,
         at: usize,
         loaded: &mut LoadedStream,
-        runner: &mut RecordRunner,
-    ) -> Result<(), Error> {
-        for _ in 0..QUANTUM {
+        thread: &mut FlowThread,
+    ) -> Result<bool, Error> {
+        for taken in 0..QUANTUM {
+            if loaded.next_end().is_some_and(|end| !self.graph.has_room(at, end)) {
+                return Ok(taken > 0);
+            }
             let Some(next) = loaded.next() else {
                 // Everything behind the last record counts as passed.
-                self.graph.pass(at, loaded.end);
-                self.end(at, loaded.end);
-                return Ok(());
+                self.end(at, loaded.end, thread);
+                return Ok(true);
             };
             match next.content {
                 LoadedContent::Anchor(anchor) => {
                     self.version_collector.anchor(at, next.end, &anchor);
                 }
+                LoadedContent::Skipped => self.graph.skip(at, next.end, &mut thread.graph),
                 LoadedContent::Record(record) if record.dead.load(Ordering::Relaxed) => {
-                    runner.skip_dead(self.replay, &record.head);
-                    self.graph.settle(predecessors::id(at, next.end), false);
+                    thread.runner.skip_dead(self.replay, &record.head);
+                    let id = predecessors::id(at, next.end);
+                    self.graph.settle(id, false, &mut thread.graph);
                 }
                 LoadedContent::Record(record) => {
                     let needs = (&record.list[..], &record.vector[..]);
                     let (start, end) = (next.start, next.end);
                     let (head, body) = (&record.head, &record.body[..]);
                     let record = ReadRecord { at, start, end, head, body, open: None };
-                    self.arrive(record, needs, runner)?;
+                    self.arrive(record, needs, thread)?;
                 }
             }
-            self.graph.pass(at, next.end);
+            self.graph.pass(at, next.end, &mut thread.graph);
         }
-        Ok(())
+        Ok(true)
     }
 }

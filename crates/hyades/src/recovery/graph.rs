@@ -19,17 +19,35 @@
 //! - Dead records are collected like live records, and their names are kept: there are few.
 //! - A *ghost* stands for a predecessor not read yet. At the end of its stream the predecessor is
 //!   known to be lost, and settles as dead.
+//!
+//! No lock protects a record. The successors of a record are a list that begins in the cell of the
+//! record's position ([`lane`]); settling closes the list, by one step, and takes it. A ghost is
+//! nothing but such a list. A waiting record counts its missing dependencies; each end of a list
+//! and each awaited position counts down once, and the last countdown releases the record: so no
+//! other thread refers to a released record. Locks remain where a stream has dead records, where a
+//! record waits for a position of its vector, and where a list names a record far ahead in a stream
+//! that is read slowly ([`waiters`]).
+//!
+//! Memory: a stream has cells for a *window* of positions behind its settled position, and is read
+//! no further than the window ([`Graph::has_room`]). So one slow stream does not make the others
+//! fill memory.
 
+mod lane;
 mod ready;
+mod slab;
+mod waiters;
 
 use crate::logging::predecessors::{self, Id, Predecessor};
 use hyades_platform::broken;
-use hyades_platform::sync::{
-    Arc, AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, Unpoisoned,
-};
+use hyades_platform::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering, checker_fence};
 use hyades_wal::Lsn;
-use ready::Ready;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use lane::{Lane, Taken};
+use ready::ReadyQueues;
+use slab::{Handover, Slab};
+use waiters::Waiter;
+
+/// Bytes of a stream's window.
+const WINDOW: u64 = 1 << 18;
 
 /// The verdict on a record that has just been read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,112 +60,61 @@ pub(crate) enum Admission {
     Waits,
 }
 
-/// A record, or a ghost.
-pub(crate) struct RecordNode<T> {
+/// A record that waited and lacks nothing now.
+pub(crate) struct ReleasedRecord<T> {
     pub id: Id,
-    /// Number of missing dependencies, plus one until the record was read and all its edges were
-    /// added.
+    /// Whether a record read by this record, or needed by its vector, is lost.
+    pub dead: bool,
+    pub record: T,
+}
+
+/// A waiting record.
+struct RecordNode<T> {
+    id: AtomicU64,
+    /// Number of missing dependencies, plus one until all edges were added.
     missing: AtomicU32,
     dead: AtomicBool,
-    links: Mutex<Links<T>>,
-    /// The decoded record; taken by the thread that replays it.
-    record: Mutex<Option<T>>,
+    /// The decoded record. Put in before the first edge, taken after the last countdown.
+    record: Handover<T>,
 }
 
-struct Links<T> {
-    /// The result of settling: true for live. `None` before.
-    settled: Option<bool>,
-    /// The successors, and whether each successor only overwrote (a WAW edge).
-    successors: Successors<T>,
-}
-
-type Successors<T> = Vec<(Arc<RecordNode<T>>, bool)>;
-
-impl<T> RecordNode<T> {
-    fn ghost(id: Id) -> Arc<RecordNode<T>> {
-        Arc::new(RecordNode {
-            id,
-            missing: AtomicU32::new(1),
+impl<T> Default for RecordNode<T> {
+    fn default() -> Self {
+        RecordNode {
+            id: AtomicU64::new(0),
+            missing: AtomicU32::new(0),
             dead: AtomicBool::new(false),
-            links: Mutex::new(Links { settled: None, successors: Vec::new() }),
-            record: Mutex::new(None),
-        })
-    }
-
-    fn links(&self) -> MutexGuard<'_, Links<T>> {
-        self.links.lock().unpoisoned()
-    }
-
-    /// Whether a record read by this record, or needed by its vector, is lost.
-    pub fn is_dead(&self) -> bool {
-        self.dead.load(Ordering::Acquire)
-    }
-
-    /// Takes the decoded record; once only.
-    pub fn take(&self) -> T {
-        self.record.lock().unpoisoned().take().expect("it is taken once")
-    }
-}
-
-struct NodeQueue<T> {
-    /// Everything up to here was truncated below a checkpoint, or is of an earlier incarnation.
-    start: Lsn,
-    /// Everything up to here has settled. Raised under the lock of `inside` (Release: the effects
-    /// of settled records, and `any_dead`, are visible), read by all threads.
-    settled: AtomicU64,
-    /// Everything up to here was read. Ordering as for `settled`.
-    scanned: AtomicU64,
-    any_dead: AtomicBool,
-    /// Number of waiting records. A hint for the stream's reader.
-    open: AtomicUsize,
-    inside: Mutex<Inside<T>>,
-}
-
-struct Inside<T> {
-    /// Ghosts, waiting records, and records that settled before an earlier one of the stream.
-    nodes: BTreeMap<Lsn, Arc<RecordNode<T>>>,
-    /// Ends of the waiting records.
-    open: BTreeSet<Lsn>,
-    /// Ends of the records settled as dead.
-    dead: HashSet<Lsn>,
-    /// Nodes waiting for the stream to reach a position. The number distinguishes nodes waiting for
-    /// the same position.
-    waiters: BTreeMap<(Lsn, u64), Arc<RecordNode<T>>>,
-    next_waiter: u64,
-    /// The end of the stream, once known.
-    end: Option<Lsn>,
-}
-
-impl<T> Inside<T> {
-    /// Whether the collected record with this end settled as dead.
-    fn died(&self, end: Lsn) -> bool {
-        self.dead.contains(&end) && !broken!(ForgetDeadPredecessors)
-    }
-}
-
-/// Notifications to send after the locks are released.
-struct Notifications<T> {
-    /// Successors of settled records: whether each only overwrote, and whether the settled record
-    /// is live.
-    successors: Vec<(Arc<RecordNode<T>>, bool, bool)>,
-    /// Nodes whose stream has reached the awaited position.
-    reached: Vec<Arc<RecordNode<T>>>,
-}
-
-impl<T> Notifications<T> {
-    fn new() -> Self {
-        Notifications { successors: Vec::new(), reached: Vec::new() }
-    }
-
-    /// Settles the node and collects its successors.
-    fn settle(&mut self, node: &RecordNode<T>, live: bool) {
-        let mut links = node.links();
-        debug_assert_eq!(links.settled, None, "a record settles once");
-        links.settled = Some(live);
-        for (successor, overwritten) in std::mem::take(&mut links.successors) {
-            self.successors.push((successor, overwritten, live));
+            record: Handover::default(),
         }
     }
+}
+
+/// From a record to a successor: the successor's node, whether the successor only overwrote (a WAW
+/// edge), and the next edge of the same record. Written before the edge is in a list.
+#[derive(Default)]
+struct Edge(AtomicU64);
+
+/// The bit of an edge's word for a WAW edge; the node is above.
+const OVERWRITTEN: u64 = 1 << 32;
+
+impl Edge {
+    fn set(&self, node: u32, overwritten: bool, next: u32) {
+        let kind = if overwritten { OVERWRITTEN } else { 0 };
+        self.0.store(u64::from(node) << 33 | kind | u64::from(next), Ordering::Relaxed);
+    }
+
+    /// The node, whether it only overwrote, and the next edge.
+    fn get(&self) -> (u32, bool, u32) {
+        let word = self.0.load(Ordering::Relaxed);
+        ((word >> 33) as u32, word & OVERWRITTEN != 0, word as u32)
+    }
+}
+
+/// The part of a thread in the graph: the number of the thread, and free nodes and edges.
+pub(crate) struct GraphThread {
+    number: usize,
+    nodes: Vec<u32>,
+    edges: Vec<u32>,
 }
 
 /// Whether a successor is live only if this predecessor is.
@@ -157,30 +124,37 @@ fn is_needed(overwritten: bool) -> bool {
 
 /// The recovery dependency graph; see the module.
 pub(crate) struct Graph<T> {
-    lanes: Box<[NodeQueue<T>]>,
+    lanes: Box<[Lane]>,
     /// Whether records settle only once they are replayed.
     ordered: bool,
-    ready: Ready<RecordNode<T>>,
+    nodes: Slab<RecordNode<T>>,
+    edges: Slab<Edge>,
+    ready: ReadyQueues,
 }
 
 impl<T> Graph<T> {
-    pub fn new(starts: impl IntoIterator<Item = Lsn>, ordered: bool) -> Self {
-        let lane = |start| NodeQueue {
-            start,
-            settled: AtomicU64::new(start),
-            scanned: AtomicU64::new(start),
-            any_dead: AtomicBool::new(false),
-            open: AtomicUsize::new(0),
-            inside: Mutex::new(Inside {
-                nodes: BTreeMap::new(),
-                open: BTreeSet::new(),
-                dead: HashSet::new(),
-                waiters: BTreeMap::new(),
-                next_waiter: 0,
-                end: None,
-            }),
-        };
-        Graph { lanes: starts.into_iter().map(lane).collect(), ordered, ready: Ready::new() }
+    pub fn new(starts: impl IntoIterator<Item = Lsn>, ordered: bool, threads: usize) -> Self {
+        Graph::with_window(starts, ordered, threads, WINDOW)
+    }
+
+    fn with_window(
+        starts: impl IntoIterator<Item = Lsn>,
+        ordered: bool,
+        threads: usize,
+        window: u64,
+    ) -> Self {
+        Graph {
+            lanes: starts.into_iter().map(|start| Lane::new(start, window)).collect(),
+            ordered,
+            nodes: Slab::default(),
+            edges: Slab::default(),
+            ready: ReadyQueues::new(threads),
+        }
+    }
+
+    /// The part of the thread with this number.
+    pub fn thread(&self, number: usize) -> GraphThread {
+        GraphThread { number, nodes: Vec::new(), edges: Vec::new() }
     }
 
     /// Whether records settle only once they are replayed.
@@ -188,53 +162,38 @@ impl<T> Graph<T> {
         self.ordered
     }
 
-    fn inside(&self, lane: usize) -> MutexGuard<'_, Inside<T>> {
-        self.lanes[lane].inside.lock().unpoisoned()
-    }
-
     /// The settled position of a stream: all records up to here have settled.
     pub fn settled(&self, lane: usize) -> Lsn {
-        self.lanes[lane].settled.load(Ordering::Acquire)
+        self.lanes[lane].settled()
     }
 
-    /// Number of waiting records of a stream.
+    /// Number of records of a stream from its first waiting record to its last.
     pub fn waiting(&self, lane: usize) -> usize {
-        self.lanes[lane].open.load(Ordering::Relaxed)
+        self.lanes[lane].waiting()
+    }
+
+    /// Whether the record that ends at `end` may arrive. If nothing of the stream waits, every
+    /// record may.
+    pub fn has_room(&self, lane: usize, end: Lsn) -> bool {
+        self.lanes[lane].has_room(end)
+    }
+
+    /// Returns a stream and a position near which a record names a predecessor, but no record
+    /// ends, if such a name was found.
+    pub fn misnamed(&self) -> Option<(usize, Lsn)> {
+        let mut lanes = self.lanes.iter().enumerate();
+        lanes.find_map(|(at, lane)| Some((at, lane.misnamed()?)))
     }
 
     /// The position of a stream, for nodes waiting for a position.
     fn reached(&self, lane: usize) -> Lsn {
         let lane = &self.lanes[lane];
-        if self.ordered { &lane.settled } else { &lane.scanned }.load(Ordering::Acquire)
+        if self.ordered { lane.settled() } else { lane.scanned() }
     }
 
-    /// Returns whether a record settled as live, if the collected position shows the result. Locks
-    /// the stream only if the stream has dead records.
-    fn settled_as(&self, id: Id) -> Option<bool> {
-        let (lane, end) = (&self.lanes[predecessors::lane(id)], predecessors::end(id));
-        if end <= lane.start {
-            return Some(true);
-        }
-        if end > lane.settled.load(Ordering::Acquire) {
-            return None;
-        }
-        // Relaxed: the flag was set before the position was raised.
-        if !lane.any_dead.load(Ordering::Relaxed) {
-            return Some(true);
-        }
-        Some(!self.inside(predecessors::lane(id)).died(end))
-    }
-
-    /// Like `settled_as`, with the stream's lock held: also checks the nodes and the stream's end.
-    fn known(&self, inside: &Inside<T>, id: Id) -> Option<bool> {
-        let (lane, end) = (&self.lanes[predecessors::lane(id)], predecessors::end(id));
-        if end <= lane.settled.load(Ordering::Acquire) {
-            return Some(end <= lane.start || !inside.died(end));
-        }
-        if let Some(node) = inside.nodes.get(&end) {
-            return node.links().settled;
-        }
-        inside.end.is_some_and(|last| end > last).then_some(false)
+    /// Returns the result of settling a record: true for live. `None` before.
+    fn known(&self, id: Id) -> Option<bool> {
+        self.lanes[predecessors::lane(id)].known(predecessors::end(id))
     }
 
     /// Insert (algorithm 4): adds the record with end `end`. `vector`: the positions needed beside
@@ -245,14 +204,12 @@ impl<T> Graph<T> {
         list: &[Predecessor],
         vector: &[Lsn],
         record: impl FnOnce() -> T,
+        thread: &mut GraphThread,
     ) -> Admission {
-        debug_assert!(
-            end > self.lanes[lane].scanned.load(Ordering::Relaxed),
-            "a stream is read in order"
-        );
+        debug_assert!(end > self.lanes[lane].scanned(), "a stream is read in order");
         let mut missing = false;
         for predecessor in list {
-            match self.settled_as(predecessor.id) {
+            match self.known(predecessor.id) {
                 Some(false) if is_needed(predecessor.overwritten) => return Admission::Dead,
                 Some(_) => {}
                 None => missing = true,
@@ -262,168 +219,208 @@ impl<T> Graph<T> {
         if !missing {
             return Admission::Ready;
         }
-        let node = {
-            let mut inside = self.inside(lane);
-            let is_new = inside.open.insert(end);
-            debug_assert!(is_new, "a record arrives once");
-            self.lanes[lane].open.fetch_add(1, Ordering::Relaxed);
-            let id = predecessors::id(lane, end);
-            inside.nodes.entry(end).or_insert_with(|| RecordNode::ghost(id)).clone()
-        };
-        *node.record.lock().unpoisoned() = Some(record());
-        list.iter().for_each(|predecessor| self.add_edge(&node, *predecessor));
-        vector.iter().enumerate().for_each(|(at, lsn)| self.wait_for(&node, at, *lsn));
-        // Removes the bias.
-        self.satisfy_one(&node);
+        let at = self.nodes.take(&mut thread.nodes);
+        let node = self.nodes.get(at);
+        node.id.store(predecessors::id(lane, end), Ordering::Relaxed);
+        // A bias of one: no thread releases the node while its edges are added.
+        node.missing.store(1, Ordering::Relaxed);
+        node.dead.store(false, Ordering::Relaxed);
+        // SAFETY: the node was just taken, and no edge leads to it.
+        unsafe { node.record.put(record()) };
+        self.lanes[lane].wait(end);
+        for predecessor in list {
+            if self.add_edge(at, *predecessor, false, thread) {
+                // The stream may have come near before it could see the edge.
+                self.wake(predecessors::lane(predecessor.id), thread);
+            }
+        }
+        for (stream, lsn) in vector.iter().enumerate() {
+            self.wait_for(at, stream, *lsn, thread);
+        }
+        self.satisfy_one(at, thread);
         Admission::Waits
     }
 
-    /// Adds an edge from the predecessor to `node`, unless the predecessor has settled.
-    fn add_edge(&self, node: &Arc<RecordNode<T>>, predecessor: Predecessor) {
+    /// Adds an edge from the predecessor to a node, unless the predecessor has settled. `counted`:
+    /// whether the node counts the predecessor as missing already. Returns whether the edge waits
+    /// for the stream to come near: then the caller looks again how far the stream has come.
+    fn add_edge(
+        &self,
+        node: u32,
+        predecessor: Predecessor,
+        mut counted: bool,
+        thread: &mut GraphThread,
+    ) -> bool {
         let Predecessor { id, overwritten } = predecessor;
-        let mut inside = self.inside(predecessors::lane(id));
-        if let Some(live) = self.known(&inside, id) {
-            if !live && is_needed(overwritten) {
-                node.dead.store(true, Ordering::Release);
+        let (lane, end) = (&self.lanes[predecessors::lane(id)], predecessors::end(id));
+        let edge = self.edges.take(&mut thread.edges);
+        let is_far = loop {
+            if let Some(live) = self.known(id) {
+                self.edges.give(edge, &mut thread.edges);
+                if !live && is_needed(overwritten) {
+                    self.nodes.get(node).dead.store(true, Ordering::Release);
+                }
+                if counted {
+                    self.satisfy_one(node, thread);
+                }
+                return false;
             }
-            return;
+            if !counted {
+                self.nodes.get(node).missing.fetch_add(1, Ordering::AcqRel);
+                counted = true;
+            }
+            if lane.is_far(end) {
+                self.edges.give(edge, &mut thread.edges);
+                lane.far.add(end, Waiter::Successor(node, predecessor));
+                break true;
+            }
+            if lane.push(end, edge, |next| self.edges.get(edge).set(node, overwritten, next)) {
+                break false;
+            }
+        };
+        // The stream may have reached its end before it could see the edge.
+        checker_fence();
+        if lane.end().is_some() {
+            let lost = lane.lose(end);
+            self.notify(lost, thread);
+            self.lose_waiters(predecessors::lane(id), thread);
         }
-        let end = predecessors::end(id);
-        let before = inside.nodes.entry(end).or_insert_with(|| RecordNode::ghost(id));
-        node.missing.fetch_add(1, Ordering::AcqRel);
-        before.links().successors.push((node.clone(), overwritten));
+        is_far
     }
 
     /// Makes the node wait until a stream reaches the position, unless already reached.
-    fn wait_for(&self, node: &Arc<RecordNode<T>>, lane: usize, position: Lsn) {
+    fn wait_for(&self, node: u32, lane: usize, position: Lsn, thread: &mut GraphThread) {
         if position <= self.reached(lane) {
             return;
         }
-        let mut inside = self.inside(lane);
-        if position <= self.reached(lane) {
-            return;
+        self.nodes.get(node).missing.fetch_add(1, Ordering::AcqRel);
+        self.lanes[lane].positions.add(position, Waiter::Position(node));
+        checker_fence();
+        self.wake(lane, thread);
+        if self.lanes[lane].end().is_some() {
+            self.lose_waiters(lane, thread);
         }
-        if inside.end.is_some_and(|end| position > end) {
-            node.dead.store(true, Ordering::Release);
-            return;
-        }
-        node.missing.fetch_add(1, Ordering::AcqRel);
-        let number = inside.next_waiter;
-        inside.next_waiter += 1;
-        inside.waiters.insert((position, number), node.clone());
     }
 
     /// Counts one missing dependency of the node as provided.
-    fn satisfy_one(&self, node: &Arc<RecordNode<T>>) {
-        let missing = node.missing.fetch_sub(1, Ordering::AcqRel);
+    fn satisfy_one(&self, node: u32, thread: &GraphThread) {
+        let missing = self.nodes.get(node).missing.fetch_sub(1, Ordering::AcqRel);
         debug_assert_ne!(missing, 0, "a record is provided with no more than it lacks");
         if missing == 1 {
-            self.ready.push(node.clone());
+            self.ready.push(thread.number, node);
         }
     }
 
-    fn notify(&self, notifications: Notifications<T>) {
-        for (successor, overwritten, live) in &notifications.successors {
-            if !live && is_needed(*overwritten) {
-                successor.dead.store(true, Ordering::Release);
+    /// Tells the successors of a record that it has settled.
+    fn notify(&self, taken: Taken, thread: &mut GraphThread) {
+        let mut at = taken.edges;
+        while at != 0 {
+            let (node, overwritten, next) = self.edges.get(at).get();
+            self.edges.give(at, &mut thread.edges);
+            if !taken.live && is_needed(overwritten) {
+                self.nodes.get(node).dead.store(true, Ordering::Release);
             }
-            self.satisfy_one(successor);
+            self.satisfy_one(node, thread);
+            at = next;
         }
-        notifications.reached.iter().for_each(|node| self.satisfy_one(node));
     }
 
     /// Takes a record without missing dependencies: the record is dead, or can be replayed.
-    pub fn next_ready(&self) -> Option<Arc<RecordNode<T>>> {
-        self.ready.take()
+    pub fn next_ready(&self, thread: &mut GraphThread) -> Option<ReleasedRecord<T>> {
+        let at = self.ready.take(thread.number)?;
+        let node = self.nodes.get(at);
+        let id = node.id.load(Ordering::Relaxed);
+        let dead = node.dead.load(Ordering::Acquire);
+        // SAFETY: the last countdown has put the node into a queue, after `put`, and each node of a
+        // queue is taken once. No edge leads to the node any more.
+        let record = unsafe { node.record.take() };
+        self.nodes.give(at, &mut thread.nodes);
+        Some(ReleasedRecord { id, dead, record })
     }
 
     /// CheckRecoverability and lines 8 to 15 of algorithm 3: settles a record.
-    pub fn settle(&self, id: Id, live: bool) {
+    pub fn settle(&self, id: Id, live: bool, thread: &mut GraphThread) {
         let (at, end) = (predecessors::lane(id), predecessors::end(id));
-        let mut notifications = Notifications::new();
-        let mut inside = self.inside(at);
-        debug_assert!(end > self.settled(at), "a position settles after its record");
-        if inside.open.remove(&end) {
-            self.lanes[at].open.fetch_sub(1, Ordering::Relaxed);
-        }
+        let lane = &self.lanes[at];
+        debug_assert!(end > lane.settled(), "a position settles after its record");
         if !live {
-            inside.dead.insert(end);
-            self.lanes[at].any_dead.store(true, Ordering::Relaxed);
+            lane.bury(end);
         }
-        if let Some(node) = inside.nodes.get(&end) {
-            notifications.settle(node, live);
-        } else if !inside.open.is_empty() {
-            // An earlier record waits, so the collected position does not cover this record yet.
-            let node = RecordNode::ghost(id);
-            node.links().settled = Some(live);
-            inside.nodes.insert(end, node);
+        let taken = lane.settle(end, live);
+        self.notify(taken, thread);
+        checker_fence();
+        if lane.is_first(end) {
+            self.advance(at, thread);
         }
-        self.collect(at, &mut inside, &mut notifications);
-        drop(inside);
-        self.notify(notifications);
+    }
+
+    /// Settles a position where no record is replayed: the record is in a checkpoint, or was given
+    /// up.
+    pub fn skip(&self, lane: usize, end: Lsn, thread: &mut GraphThread) {
+        let taken = self.lanes[lane].settle(end, true);
+        self.notify(taken, thread);
     }
 
     /// The stream's reader has reached `to`. Records below `to` that the reader found ready or dead
     /// have settled.
-    pub fn pass(&self, lane: usize, to: Lsn) {
-        let mut notifications = Notifications::new();
-        let mut inside = self.inside(lane);
-        self.lanes[lane].scanned.fetch_max(to, Ordering::Release);
-        self.collect(lane, &mut inside, &mut notifications);
-        drop(inside);
-        self.notify(notifications);
+    pub fn pass(&self, lane: usize, to: Lsn, thread: &mut GraphThread) {
+        self.lanes[lane].pass(to);
+        checker_fence();
+        self.advance(lane, thread);
     }
 
-    /// GarbageCollect (algorithm 6): removes the settled prefix of a stream from the graph.
-    fn collect(&self, at: usize, inside: &mut Inside<T>, notifications: &mut Notifications<T>) {
+    /// GarbageCollect (algorithm 6): raises the settled position of a stream, so that the cells of
+    /// the settled prefix are used again.
+    fn advance(&self, at: usize, thread: &mut GraphThread) {
+        self.lanes[at].advance();
+        checker_fence();
+        self.wake(at, thread);
+    }
+
+    /// Wakes what waits for a position that the stream has reached.
+    fn wake(&self, at: usize, thread: &mut GraphThread) {
         let lane = &self.lanes[at];
-        let scanned = lane.scanned.load(Ordering::Relaxed);
-        let settled = inside.open.first().map_or(scanned, |first| scanned.min(first - 1));
-        let before = lane.settled.fetch_max(settled, Ordering::Release);
-        debug_assert!(before <= settled, "what has settled stays settled");
-        while let Some(first) = inside.nodes.first_entry().filter(|n| *n.key() <= settled) {
-            let (end, node) = first.remove_entry();
-            // A ghost of a record found ready or dead, or of a record in the checkpoint.
-            if node.links().settled.is_none() {
-                notifications.settle(&node, !inside.dead.contains(&end));
-            }
+        // Most of the time nothing waits.
+        while let Some(waiter) = lane.positions.take_up_to(|| self.reached(at)) {
+            let Waiter::Position(node) = waiter else { continue };
+            self.satisfy_one(node, thread);
         }
-        let reached = if self.ordered { settled } else { scanned };
-        while let Some(first) = inside.waiters.first_entry().filter(|w| w.key().0 <= reached) {
-            notifications.reached.push(first.remove());
+        while let Some(waiter) = lane.far.take_up_to(|| lane.last_near()) {
+            let Waiter::Successor(node, predecessor) = waiter else { continue };
+            // No call of `wake`: many waiters may come near at once. The loop looks again.
+            self.add_edge(node, predecessor, true, thread);
         }
     }
 
-    /// The stream was read to its end: ghosts beyond it are lost.
-    pub fn end(&self, lane: usize, at: Lsn) {
-        let mut notifications = Notifications::new();
-        let mut inside = self.inside(lane);
-        debug_assert_eq!(inside.end, None, "a stream ends once");
-        debug_assert!(
-            at >= self.lanes[lane].scanned.load(Ordering::Relaxed),
-            "a stream ends behind all that was read of it"
-        );
-        inside.end = Some(at);
-        for (_, ghost) in inside.nodes.split_off(&(at + 1)) {
-            notifications.settle(&ghost, false);
+    /// The stream was read to its end: ghosts beyond it are lost, and so are ghosts at positions
+    /// where no record ends.
+    pub fn end(&self, at: usize, end: Lsn, thread: &mut GraphThread) {
+        let lane = &self.lanes[at];
+        lane.set_end(end);
+        checker_fence();
+        for lost in lane.lose_all() {
+            self.notify(lost, thread);
         }
-        // Ghosts at a position where no record ends are lost, too.
-        let Inside { nodes, open, dead, .. } = &mut *inside;
-        for (end, node) in nodes.iter().filter(|(end, _)| !open.contains(end)) {
-            if node.links().settled.is_none() {
-                dead.insert(*end);
-                self.lanes[lane].any_dead.store(true, Ordering::Relaxed);
-                notifications.settle(node, false);
+        self.lose_waiters(at, thread);
+        self.pass(at, end, thread);
+    }
+
+    /// What waits for a position behind the known end of the stream waits in vain.
+    fn lose_waiters(&self, at: usize, thread: &mut GraphThread) {
+        let lane = &self.lanes[at];
+        let Some(end) = lane.end() else { return };
+        while let Some(waiter) = lane.positions.take_above(end) {
+            let Waiter::Position(node) = waiter else { continue };
+            self.nodes.get(node).dead.store(true, Ordering::Release);
+            self.satisfy_one(node, thread);
+        }
+        while let Some(waiter) = lane.far.take_above(end) {
+            let Waiter::Successor(node, Predecessor { overwritten, .. }) = waiter else { continue };
+            if is_needed(overwritten) {
+                self.nodes.get(node).dead.store(true, Ordering::Release);
             }
+            self.satisfy_one(node, thread);
         }
-        for (_, node) in inside.waiters.split_off(&(at + 1, 0)) {
-            node.dead.store(true, Ordering::Release);
-            notifications.reached.push(node);
-        }
-        self.lanes[lane].scanned.fetch_max(at, Ordering::Release);
-        self.collect(lane, &mut inside, &mut notifications);
-        drop(inside);
-        self.notify(notifications);
     }
 }
 

@@ -16,6 +16,7 @@ pub(crate) mod dataflow;
 pub(crate) mod decode;
 mod fallback;
 pub(crate) mod finish;
+mod floors;
 mod former;
 mod former_changes;
 #[cfg(feature = "replication")]
@@ -24,9 +25,11 @@ pub(crate) mod graph;
 pub(crate) mod held_deltas;
 mod idle_detector;
 pub(crate) mod last_writer_wins;
+mod listed_images;
 mod load;
 mod ordered;
 pub(crate) mod parts;
+mod pause;
 mod phases;
 pub(crate) mod plan;
 pub(crate) mod pools;
@@ -266,14 +269,11 @@ impl<S: Stamp> Recovery<'_, S> {
                 phases::replay(replay, lanes, shape, !plan.salvage, plan.threads)
             }
             (true, _, _, _) => dataflow::replay(replay, lanes, shape, !plan.salvage, plan.threads),
-            // The paper's order, though versions would do.
-            (false, true, true, Replay::Pools) => pools::replay(replay, lanes, shape, plan.threads),
+            // The paper's order, also where versions would do.
+            (false, _, true, Replay::Pools) => pools::replay(replay, lanes, shape, plan.threads),
             // Row versions decide, in any order of replay.
             (false, true, _, _) => last_writer_wins::replay(replay, lanes, shape, plan.threads),
             // Vectors order the records.
-            (false, false, true, Replay::Pools) if !shape.versions => {
-                pools::replay(replay, lanes, shape, plan.threads)
-            }
             (false, false, true, kind) => {
                 let falls_back = kind == Replay::Automatic;
                 wavefront::replay(replay, lanes, shape, (plan.threads, falls_back))

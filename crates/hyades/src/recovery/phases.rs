@@ -46,6 +46,8 @@ pub(super) struct LoadedRecord {
 pub(super) enum LoadedContent {
     Record(Box<LoadedRecord>),
     Anchor(Vec<Lsn>),
+    /// Nothing to replay: the record is in a checkpoint, or was abandoned.
+    Skipped,
 }
 
 /// A frame in memory.
@@ -64,6 +66,11 @@ pub(super) struct LoadedStream {
 }
 
 impl LoadedStream {
+    /// The end of the next frame.
+    pub fn next_end(&self) -> Option<Lsn> {
+        self.frames.as_slice().first().map(|frame| frame.end)
+    }
+
     /// The next frame, once.
     pub fn next(&mut self) -> Option<LoadedFrame> {
         self.frames.next()
@@ -80,7 +87,7 @@ impl LoadedFrames {
     fn records(&self) -> impl Iterator<Item = (Lsn, &LoadedRecord)> {
         self.frames.iter().filter_map(|frame| match &frame.content {
             LoadedContent::Record(record) => Some((frame.end, &**record)),
-            LoadedContent::Anchor(_) => None,
+            LoadedContent::Anchor(_) | LoadedContent::Skipped => None,
         })
     }
 
@@ -91,7 +98,7 @@ impl LoadedFrames {
         let mut there = self.frames[first..].iter().take_while(|frame| frame.end == end);
         there.find_map(|frame| match &frame.content {
             LoadedContent::Record(record) => Some(&**record),
-            LoadedContent::Anchor(_) => None,
+            LoadedContent::Anchor(_) | LoadedContent::Skipped => None,
         })
     }
 }
@@ -123,7 +130,13 @@ pub(crate) fn replay<S: Stamp>(
         let loaded = LoadedStream { reader, frames: frames.into_iter(), end };
         sources.push((name, RecordSource::Memory(Box::new(loaded))));
     }
-    dataflow::replay_from(replay, sources, Graph::new(starts, true), (shape, whole), threads)
+    dataflow::replay_from(
+        replay,
+        sources,
+        Graph::new(starts, true, threads),
+        (shape, whole),
+        threads,
+    )
 }
 
 /// Keeps only the edges to overwritten records, or the vector in their place.
@@ -210,6 +223,8 @@ fn load_stream<S: Stamp>(
             } else if frame.kind == FrameKind::Anchor {
                 let content = LoadedContent::Anchor(cursor.decoder.anchor().to_vec());
                 frames.push(LoadedFrame { start, end, content });
+            } else if matches!(frame.kind, FrameKind::Record | FrameKind::Void) {
+                frames.push(LoadedFrame { start, end, content: LoadedContent::Skipped });
             }
             bytes += end - start;
         }

@@ -34,6 +34,7 @@ mod ring;
 
 use super::cursor::{LookAhead, StreamCursor};
 use super::decode::RecordShape;
+use super::floors::Floors;
 use super::ordered::{self, OrderedReplay};
 use super::read_ahead::LaneReader;
 use super::replay::ReplayContext;
@@ -101,6 +102,8 @@ struct Pools<'r, S: Stamp> {
     pools: Vec<RecordPool>,
     /// Whether the log has data records alone.
     data_only: bool,
+    /// Where rows have several versions.
+    floors: Option<Floors>,
 }
 
 /// Replays one incarnation whose records have vectors. Returns the ends of its streams.
@@ -110,9 +113,13 @@ pub(crate) fn replay<S: Stamp>(
     shape: RecordShape,
     threads: usize,
 ) -> Result<Vec<ReaderEnd>, Error> {
+    let floors = shape.versions.then(|| Floors::begin(replay, readers.len()));
     let pools = readers.into_iter().map(|reader| RecordPool::new(reader, shape)).collect();
-    let pools = Pools { replay, pools, data_only: shape.data_only };
+    let pools = Pools { replay, pools, data_only: shape.data_only, floors };
     ordered::run(&pools, threads);
+    if let Some(floors) = &pools.floors {
+        floors.end(replay);
+    }
     if replay.has_failed() {
         return Ok(Vec::new());
     }
@@ -170,9 +177,11 @@ impl<S: Stamp> OrderedReplay<S> for Pools<'_, S> {
 
     fn thread(&self, number: usize) -> SweepState {
         let lanes = self.pools.len();
+        let mut runner = RecordRunner::new(self.replay.engine.tables.len());
+        runner.by_timestamp = self.floors.is_some();
         SweepState {
             number,
-            runner: RecordRunner::new(self.replay.engine.tables.len()),
+            runner,
             upwards: number.is_multiple_of(2),
             seen: vec![0; lanes],
             words: vec![0; 2 * lanes],
@@ -184,10 +193,14 @@ impl<S: Stamp> OrderedReplay<S> for Pools<'_, S> {
     }
 
     fn step(&self, thread: &mut SweepState, _: bool) -> Result<bool, Error> {
-        let found = self.sweep(thread)?;
-        // The next sweep goes the other way, and begins where this sweep has just replayed.
-        thread.upwards = !thread.upwards;
-        Ok(found || self.decode_some(thread.number, &mut thread.runner)?)
+        let Some(floors) = &self.floors else { return self.replay_some(thread) };
+        let found = floors.while_running(|| self.replay_some(thread))?;
+        if found {
+            let resolved = |pool: &RecordPool| pool.resolved.load(Ordering::Acquire);
+            let pool = |at: usize| Some(&self.pools[at]).filter(|pool| !pool.is_complete());
+            floors.raise(self.replay, |at| pool(at).map(resolved));
+        }
+        Ok(found)
     }
 
     fn unresolved(&self) -> Option<(StreamId, Lsn)> {
@@ -197,6 +210,14 @@ impl<S: Stamp> OrderedReplay<S> for Pools<'_, S> {
 }
 
 impl<S: Stamp> Pools<'_, S> {
+    /// See [`OrderedReplay::step`].
+    fn replay_some(&self, thread: &mut SweepState) -> Result<bool, Error> {
+        let found = self.sweep(thread)?;
+        // The next sweep goes the other way, and begins where this sweep has just replayed.
+        thread.upwards = !thread.upwards;
+        Ok(found || self.decode_some(thread.number, &mut thread.runner)?)
+    }
+
     /// Scans all queues of all pools once, in one direction, and replays the ready records. Returns
     /// false if no record was ready.
     fn sweep(&self, worker: &mut SweepState) -> Result<bool, Error> {
@@ -293,7 +314,7 @@ impl<S: Stamp> Pools<'_, S> {
             if pool.finished.load(Ordering::Relaxed) {
                 continue;
             }
-            self.decode(pool, &mut source, runner)?;
+            self.decode(at, &mut source, runner)?;
             return Ok(true);
         }
         Ok(false)
@@ -302,10 +323,11 @@ impl<S: Stamp> Pools<'_, S> {
     /// Algorithm 3: decodes a batch of frames into the pool.
     fn decode(
         &self,
-        pool: &RecordPool,
+        at: usize,
         cursor: &mut StreamCursor,
         runner: &mut RecordRunner,
     ) -> Result<(), Error> {
+        let pool = &self.pools[at];
         if let LookAhead::End(end) = cursor.look_ahead()? {
             let read = pool.max_lsn.load(Ordering::Relaxed);
             debug_assert!(end >= read, "a stream ends behind all that was read of it");
@@ -323,6 +345,9 @@ impl<S: Stamp> Pools<'_, S> {
             }
             if let Some(decoded) = cursor.decoder.decode(&frame)? {
                 let continued = decoded.head.continued;
+                if let (Some(floors), Some(floor)) = (&self.floors, decoded.head.floor) {
+                    floors.add(at, frame.start, floor);
+                }
                 // A command is ordered by its validity, and so is every record in a log of only
                 // data records.
                 let is_ordered_apart = !decoded.head.command && !self.data_only;

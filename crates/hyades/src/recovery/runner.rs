@@ -9,10 +9,13 @@ use super::replay::ReplayContext;
 use super::tombstones::{Order, ReplayedChunks};
 use crate::concurrency::earlier::EarlierVersions;
 use crate::error::Error;
+use crate::logging::predecessors;
 use crate::logging::record::RecordHead;
-use crate::logging::versions::View;
+use crate::logging::versions::{ListedVersions, View};
 use crate::storage::Stamp;
+use crate::storage::old_versions::ReplayedRecord;
 use crate::storage::tid::Tid;
+use hyades_platform::epoch::EpochNumber;
 use hyades_platform::reclaim::Guard;
 use hyades_wal::{Chunk, Lsn, StreamId};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,6 +27,8 @@ pub(crate) struct RecordRunner {
     prefetcher: Prefetcher,
     /// The row versions seen by the current record, where rows have several.
     pub view: View,
+    /// Every record to come sees all writers of earlier epochs.
+    pub seen_epoch: EpochNumber,
     /// Whether rows have several versions, by TID.
     pub by_timestamp: bool,
     /// Whether a record of the log is replayed after all earlier writers of its rows, and before
@@ -43,6 +48,7 @@ impl RecordRunner {
             commands: CommandRunner::new(tables),
             prefetcher: Prefetcher::default(),
             view: View::default(),
+            seen_epoch: EpochNumber::default(),
             by_timestamp: false,
             in_order: false,
             records: 0,
@@ -68,17 +74,25 @@ impl RecordRunner {
     ) -> Result<(), Error> {
         count(replay, head);
         let guard = hyades_platform::reclaim::pin();
+        let own = self.view.own;
+        if own != 0 {
+            let (stream, end) = (predecessors::lane(own), predecessors::end(own));
+            let replayed = ReplayedRecord { id: own, stream, end };
+            self.commands.workspace.old_versions.replay(replayed);
+            self.applier.old_versions.replay(replayed);
+        }
         if head.command {
             let versions = if self.by_timestamp {
                 let as_of = as_of(replay, head, place)?;
                 Some(EarlierVersions::AsOf(replay.engine.snapshots.versions(), as_of))
             } else {
-                let listed = EarlierVersions::Listed(&replay.engine.protocol.versions, &self.view);
-                (self.view.own != 0).then_some(listed)
+                let (versions, view) = (replay.engine.snapshots.versions(), &self.view);
+                let seen_epoch = self.seen_epoch;
+                let listed = ListedVersions { versions, view, seen_epoch };
+                (own != 0).then_some(EarlierVersions::Listed(listed))
             };
-            self.commands.run(replay, head, body, place, (self.view.own, versions), &guard)?;
+            self.commands.run(replay, head, body, place, (own, versions), &guard)?;
         } else {
-            self.applier.writer = self.view.own;
             self.applier.by_timestamp = self.by_timestamp;
             self.applier.apply(replay, head, body, &guard)?;
             if self.in_order && !self.applier.tombstones.is_empty() {

@@ -33,9 +33,8 @@ impl Applier {
     ) {
         if self.by_timestamp {
             self.keep(replay, (record, seen), tid, guard);
-        } else if self.writer != 0 {
-            let writer = (self.writer, tid);
-            replay.engine.protocol.versions.supersede(table, record, seen, writer);
+        } else if self.is_listed() {
+            self.keep_listed(replay, (record, seen), tid, guard);
         } else if self.serves {
             self.keep_served(replay, (table, record, seen), tid, guard);
         }

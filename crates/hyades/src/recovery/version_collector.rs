@@ -10,26 +10,35 @@
 //! again.
 
 use super::graph::Graph;
+use super::pause::{Pauses, RunningThread};
 use super::replay::{DeferredGarbage, ReplayContext};
 use crate::concurrency::replaying::Replaying;
 use crate::logging::unstamped::Unstamped;
-use crate::logging::versions::{CommonView, KeptVersions, Versions};
+use crate::logging::versions::CommonView;
 use crate::storage::Stamp;
+use crate::storage::old_versions::OldVersions;
+use crate::storage::record::{Record, word};
 use crate::storage::secondary::IndexEntry;
 use crate::storage::table::TableData;
+use crate::storage::tid::Tid;
+use bumpalo::Bump;
 use hyades_index::Keyed;
 use hyades_platform::epoch::EpochNumber;
+use hyades_platform::reclaim::{Guard, pin};
 use hyades_platform::sync::Unpoisoned;
 use hyades_wal::Lsn;
+use std::cell::RefCell;
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, RwLock, RwLockReadGuard};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// A pass drops versions when their number reaches twice the number left by the last pass plus
-/// `number`, or their bytes reach one and a half times the bytes left plus `bytes`. Debug builds
-/// drop versions early, since tests have few.
-const SLACK: KeptVersions =
-    KeptVersions { number: if cfg!(debug_assertions) { 16 } else { 4096 }, bytes: 8 << 20 };
+/// Deferred garbage is looked at when the number of its items reaches twice the number left by the
+/// last look plus this. Debug builds look early, since tests have few.
+const SLACK: usize = if cfg!(debug_assertions) { 4 } else { 1024 };
+
+/// Full chunks of versions are looked at when their bytes reach twice the bytes left by the last
+/// look plus this.
+const SLACK_BYTES: u64 = if cfg!(debug_assertions) { 0 } else { 4 << 20 };
 
 /// How far the replay of one stream has passed its anchors, and its epochs.
 struct Anchors {
@@ -50,26 +59,39 @@ struct Anchors {
 
 pub(crate) struct VersionCollector {
     lanes: Vec<Mutex<Anchors>>,
-    /// Held shared while a record is replayed, and exclusively while garbage is removed.
-    replaying: RwLock<()>,
-    /// Held by the collecting thread, about to take `replaying` exclusively.
-    collecting: Mutex<()>,
-    /// Number of versions, or bytes of their rows, at or above which a pass is attempted. Relaxed:
-    /// hints.
-    collect_at: AtomicUsize,
-    collect_at_bytes: AtomicUsize,
+    /// Keeps the replay of records and the removal of garbage apart.
+    pauses: Pauses,
+    /// The common view: held by the thread that computes it.
+    common: Mutex<CommonView>,
+    /// Every record still to be replayed sees all writers of earlier epochs. Raised by the holder
+    /// of `common`; Relaxed: a lower epoch is right, too.
+    seen_epoch: AtomicU64,
+    /// Number of garbage items at which items are looked at. Relaxed: a hint.
+    sweep_at: AtomicUsize,
+    /// Bytes of full chunks at which chunks are looked at. Relaxed: a hint.
+    free_at: AtomicU64,
 }
 
 /// The keys of the older versions of a row in an index, by the row's address and the index.
 type KeysOfRows = HashMap<(usize, usize), HashSet<Vec<u8>>>;
 
-/// The keys of older versions, collected on demand. No record is being replayed.
-struct KeptKeys<'v> {
-    versions: &'v Versions,
+/// The rows with older versions that some record may see, and their keys, collected on demand. No
+/// record is being replayed.
+struct KeptVersions<'v> {
+    versions: &'v OldVersions,
+    common: &'v CommonView,
+    guard: Guard,
     of_rows: KeysOfRows,
 }
 
-impl KeptKeys<'_> {
+impl KeptVersions<'_> {
+    /// Whether all records to come see the version in the row.
+    fn is_single<S>(&self, record: &Record<S>) -> bool {
+        let seen = record.word.load(Ordering::Acquire);
+        let writer = self.versions.writer_of(record, seen, &self.guard);
+        self.common.covers(writer, word::tid(seen).epoch())
+    }
+
     /// Whether the entry of an index matches an older version of its row.
     fn matches<S: Stamp>(
         &mut self,
@@ -78,13 +100,18 @@ impl KeptKeys<'_> {
         entry: &IndexEntry<S>,
     ) -> bool {
         let record = entry.record();
-        if self.versions.is_single(record) {
+        if self.is_single(record) {
             return false;
         }
         let row = (std::ptr::from_ref(record) as usize, index);
         let keys = self.of_rows.entry(row).or_insert_with(|| {
             let mut keys = HashSet::new();
-            self.versions.visit_older(record, |row| {
+            let is_seen = |writer, tid: Tid| self.common.covers(writer, tid.epoch());
+            // A version that is not an image has the key of a later version. An entry of a version
+            // that no record sees must not stay: no other transaction has recorded the entry.
+            self.versions.visit_images(record, &self.guard, is_seen, |image| {
+                let arena = Bump::new();
+                let row = table.whole_row(record, image, &arena);
                 keys.insert(table.secondary_key(index, row, record.key()).to_vec());
             });
             keys
@@ -94,7 +121,7 @@ impl KeptKeys<'_> {
 }
 
 impl VersionCollector {
-    pub fn new(lanes: usize) -> Self {
+    pub fn new(lanes: usize, threads: usize) -> Self {
         let anchors = || Anchors {
             ahead: VecDeque::new(),
             passed: vec![0; lanes],
@@ -105,16 +132,22 @@ impl VersionCollector {
         };
         VersionCollector {
             lanes: (0..lanes).map(|_| Mutex::new(anchors())).collect(),
-            replaying: RwLock::new(()),
-            collecting: Mutex::new(()),
-            collect_at: AtomicUsize::new(SLACK.number),
-            collect_at_bytes: AtomicUsize::new(SLACK.bytes),
+            pauses: Pauses::new(threads),
+            common: Mutex::new(CommonView::of_all(lanes)),
+            seen_epoch: AtomicU64::new(0),
+            sweep_at: AtomicUsize::new(SLACK),
+            free_at: AtomicU64::new(SLACK_BYTES),
         }
     }
 
-    /// Prevents the removal of garbage while the guard is held.
-    pub fn replaying(&self) -> RwLockReadGuard<'_, ()> {
-        self.replaying.read().unpoisoned()
+    /// Prevents the removal of garbage while the guard is held by the thread.
+    pub fn replaying(&self, thread: usize) -> RunningThread<'_> {
+        self.pauses.run(thread)
+    }
+
+    /// Every record still to be replayed sees all writers of earlier epochs.
+    pub fn seen_epoch(&self) -> EpochNumber {
+        EpochNumber(self.seen_epoch.load(Ordering::Relaxed))
     }
 
     /// Adds an anchor: the frames of the stream behind `at` are compressed against it.
@@ -145,9 +178,10 @@ impl VersionCollector {
         debug_assert_eq!(before, None, "a stream ends once");
     }
 
-    fn common_view<T>(&self, graph: &Graph<T>) -> CommonView {
-        let positions = vec![Lsn::MAX; self.lanes.len()];
-        let mut common = CommonView { positions, epoch: EpochNumber::ABOVE_ALL };
+    /// Computes the common view.
+    fn look<T>(&self, graph: &Graph<T>, common: &mut CommonView) {
+        common.positions.fill(Lsn::MAX);
+        common.epoch = EpochNumber::ABOVE_ALL;
         for (at, lane) in self.lanes.iter().enumerate() {
             let settled = graph.settled(at);
             let mut lane = lane.lock().unpoisoned();
@@ -164,25 +198,42 @@ impl VersionCollector {
             positions.for_each(|(all, one)| *all = (*all).min(*one));
             common.epoch = common.epoch.min(lane.reached);
         }
-        common
+        self.seen_epoch.store(common.seen_epoch().0, Ordering::Relaxed);
     }
 
-    /// Drops old versions and the items held up by them, if there are enough. The caller must not
+    /// Drops old versions, and the items held up by them if there are enough. The caller must not
     /// be replaying a record.
     pub fn collect<S: Stamp, T>(&self, replay: &ReplayContext<S>, graph: &Graph<T>) {
-        let versions = &replay.engine.protocol.versions;
-        let kept = versions.kept();
-        if kept.number < self.collect_at.load(Ordering::Relaxed)
-            && kept.bytes < self.collect_at_bytes.load(Ordering::Relaxed)
-        {
-            return;
+        // Another thread is at it.
+        let Ok(mut common) = self.common.try_lock() else { return };
+        self.look(graph, &mut common);
+        let versions = replay.engine.snapshots.versions();
+        replay.counts.version_bytes.fetch_max(versions.bytes(), Ordering::Relaxed);
+        if versions.full_bytes() >= self.free_at.load(Ordering::Relaxed) {
+            versions.free_seen(|last, ends| common.covers_all(last.epoch(), ends), &pin());
+            self.free_at.store(2 * versions.full_bytes() + SLACK_BYTES, Ordering::Relaxed);
         }
-        let Ok(_alone) = self.collecting.try_lock() else { return };
-        let _paused = self.replaying.write().unpoisoned();
-        let common = self.common_view(graph);
-        versions.collect(&common);
+        self.remove_garbage(replay, &common);
+    }
+
+    /// Removes the garbage that no record to come needs, if there is enough garbage.
+    fn remove_garbage<S: Stamp>(&self, replay: &ReplayContext<S>, common: &CommonView) {
+        let items = |later: &VecDeque<DeferredGarbage>| -> usize {
+            later.iter().map(|deferred| deferred.garbage.len()).sum()
+        };
+        let least = self.sweep_at.load(Ordering::Relaxed);
+        {
+            let later = replay.later.lock().unpoisoned();
+            // Counting many short lists takes a while.
+            if later.len() < least.min(SLACK) || items(&later) < least {
+                return;
+            }
+        }
+        let _paused = self.pauses.pause();
         let mut later = replay.later.lock().unpoisoned();
-        let mut keys = KeptKeys { versions, of_rows: HashMap::new() };
+        let versions = replay.engine.snapshots.versions();
+        let kept = KeptVersions { versions, common, guard: pin(), of_rows: HashMap::new() };
+        let kept = RefCell::new(kept);
         later.retain_mut(|DeferredGarbage { writer, epoch, garbage }| {
             if !common.covers(*writer, *epoch) {
                 return true;
@@ -190,22 +241,17 @@ impl VersionCollector {
             garbage.sweep_seen::<Replaying, Unstamped<S>>(
                 &replay.engine,
                 &mut (),
-                |record| versions.is_single(record),
-                |table, index, entry| keys.matches(table, index, entry),
+                |record| kept.borrow().is_single(record),
+                |table, index, entry| kept.borrow_mut().matches(table, index, entry),
             );
             !garbage.is_empty()
         });
-        drop(later);
-        // The next pass waits for a share of the versions left: each version is checked a few
-        // times.
-        let left = versions.kept();
-        self.collect_at.store(2 * left.number + SLACK.number, Ordering::Relaxed);
-        self.collect_at_bytes.store(left.bytes + left.bytes / 2 + SLACK.bytes, Ordering::Relaxed);
+        self.sweep_at.store(2 * items(&later) + SLACK, Ordering::Relaxed);
     }
 
     /// All records were replayed: rows have one version again.
     pub fn clear<S: Stamp>(replay: &ReplayContext<S>) {
-        replay.engine.protocol.versions.clear();
+        replay.engine.snapshots.versions().free_seen(|_, _| true, &pin());
         let left = std::mem::take(&mut *replay.later.lock().unpoisoned());
         for DeferredGarbage { mut garbage, .. } in left {
             let keep = |table, key| {

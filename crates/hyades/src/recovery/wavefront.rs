@@ -26,13 +26,13 @@
 //! hence are resolved: the record can run. So neither a bound on parked records nor running streams
 //! strictly in order can block.
 
-mod floors;
 mod lane;
 mod watermarks;
 mod window;
 
 use super::cursor::{LookAhead, StreamCursor};
 use super::decode::{Decoded, Decoder, RecordShape};
+use super::floors::Floors;
 use super::ordered::{self, OrderedReplay};
 use super::read_ahead::LaneReader;
 use super::replay::ReplayContext;
@@ -41,7 +41,6 @@ use super::stream_order::furthest_behind_first;
 use crate::error::Error;
 use crate::logging::record::RecordHead;
 use crate::storage::Stamp;
-use floors::Floors;
 use hyades_platform::broken;
 use hyades_platform::reclaim::Guard;
 use hyades_platform::sync::{Padded, Unpoisoned};
@@ -229,7 +228,8 @@ impl<S: Stamp> OrderedReplay<S> for Wavefront<'_, S> {
         let Some(floors) = &self.floors else { return self.run_some(thread, thorough) };
         let ran = floors.while_running(|| self.run_some(thread, thorough))?;
         if ran {
-            floors.raise(self.replay, &self.watermarks);
+            let marks = &self.watermarks;
+            floors.raise(self.replay, |at| (!marks.is_complete(at)).then(|| marks.resolved(at)));
         }
         Ok(ran)
     }

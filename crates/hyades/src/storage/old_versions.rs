@@ -23,6 +23,7 @@
 //! and a version names its row: before and after the read, as under a sequence lock.
 
 mod chunks;
+mod listed;
 
 use super::record::{Record, copy_row, word};
 use super::tid::Tid;
@@ -34,16 +35,23 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering, fence};
 use std::sync::{Mutex, OnceLock};
 
+pub(crate) use listed::{LateVersion, ReplayedRecord};
+
 /// A version is stored from a multiple of this many words on.
 const UNIT_WORDS: usize = 2;
 
 /// Words of a version ahead of its content: the address of the row's record, stored last; the
-/// version word, with [`PART`]; the TID of the transaction that ended the version; the link to the
-/// version before, below the length of the content in bytes.
+/// version word, with [`PART`] and [`LISTED`]; the TID of the transaction that ended the version;
+/// the link to the version before, below the length of the content in bytes. Behind the head of a
+/// [`LISTED`] version is the id of the log record that ended the version.
 const HEAD_WORDS: usize = 4;
 
 /// In a version word: the content is a part. Versions are not locked.
 const PART: u64 = word::LOCKED;
+
+/// In a version word: the version was kept at a replay along lists of predecessors. Dead rows have
+/// no versions.
+const LISTED: u64 = word::DEAD;
 
 type ChunkDirectory = Box<[AtomicPtr<VersionChunk>]>;
 
@@ -68,6 +76,10 @@ pub(crate) struct OldVersionWriter {
     chunk: Option<(u32, usize)>,
     /// The highest TID that ended a version in the chunk.
     last_end: Tid,
+    /// The log record being replayed, if records list their predecessors.
+    replayed: ReplayedRecord,
+    /// By stream, the highest end of a record that ended a version in the chunk.
+    positions: Vec<u64>,
 }
 
 /// A version of a row that a reader of a snapshot finds.
@@ -82,6 +94,8 @@ struct Head {
     seen: u64,
     end: Tid,
     older: u32,
+    /// The id of the log record that ended the version, or 0.
+    by: u64,
 }
 
 /// A version in a chunk.
@@ -96,6 +110,8 @@ struct Stored<'g> {
     end: Tid,
     /// The link to the version before.
     older: u32,
+    /// The id of the log record that ended the version, or 0.
+    by: u64,
     content: &'g [AtomicU64],
     /// Of the content, in bytes.
     len: usize,
@@ -204,7 +220,8 @@ impl OldVersions {
         self.renew(writer, lowest, guard);
         let (row, len) = if seen & word::ABSENT == 0 { record.block() } else { (&[][..], 0) };
         let row = &row[..len.div_ceil(8)];
-        let head = Head { seen: seen & !word::LOCKED, end, older: record.older() };
+        let (older, by) = (record.older(), writer.replayed.id);
+        let head = Head { seen: seen & !word::LOCKED, end, older, by };
         let load = |word: &AtomicU64| word.load(Ordering::Relaxed);
         match changed {
             None => self.store(writer, record, head, (row.iter().map(load), row.len(), len), guard),
@@ -241,7 +258,7 @@ impl OldVersions {
         let mut image: ImageWords = row.iter().map(|word| word.load(Ordering::Relaxed)).collect();
         let fits = top.put_over(&mut image);
         debug_assert!(fits, "a part is of its successor");
-        let head = Head { seen: top.seen, end: top.end, older: top.older };
+        let head = Head { seen: top.seen, end: top.end, older: top.older, by: top.by };
         self.renew(writer, lowest, guard);
         let words = image.len();
         self.store(writer, record, head, (image.into_iter(), words, len), guard)
@@ -254,10 +271,30 @@ impl OldVersions {
         writer: &mut OldVersionWriter,
         record: &Record<S>,
         head: Head,
-        (content, length, bytes): (impl Iterator<Item = u64>, usize, usize),
+        content: (impl Iterator<Item = u64>, usize, usize),
         guard: &Guard,
     ) -> bool {
-        let Some((number, unit)) = self.place(writer, HEAD_WORDS + length) else { return false };
+        let Some(link) = self.write(writer, record, head, content, guard) else { return false };
+        // Release: a reader that follows the link finds the version.
+        record.older.store(link, Ordering::Release);
+        true
+    }
+
+    /// Writes a version that no link leads to so far. Returns the link. `None` if there is no room.
+    fn write<S>(
+        &self,
+        writer: &mut OldVersionWriter,
+        record: &Record<S>,
+        head: Head,
+        (content, length, bytes): (impl Iterator<Item = u64>, usize, usize),
+        guard: &Guard,
+    ) -> Option<u32> {
+        // Only a replay along lists of predecessors pays for the id.
+        let (head_words, listed) = match head.by {
+            0 => (HEAD_WORDS, 0),
+            _ => (HEAD_WORDS + 1, LISTED),
+        };
+        let (number, unit) = self.place(writer, head_words + length)?;
         let chunk = self.chunk(number, guard).expect("a chunk stays while it is filled");
         chunk.versions.store(chunk.versions.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         let words = &chunk.words[unit * UNIT_WORDS..];
@@ -265,22 +302,23 @@ impl OldVersions {
         words[0].store(0, Ordering::Release);
         // A reader of a word stored below finds, afterwards, the version replaced.
         fence(Ordering::Release);
-        words[1].store(head.seen, Ordering::Relaxed);
+        words[1].store(head.seen | listed, Ordering::Relaxed);
         words[2].store(head.end.bits(), Ordering::Relaxed);
         words[3].store((bytes as u64) << 32 | u64::from(head.older), Ordering::Relaxed);
-        for (to, from) in words[HEAD_WORDS..].iter().zip(content) {
+        if head.by != 0 {
+            words[HEAD_WORDS].store(head.by, Ordering::Relaxed);
+        }
+        for (to, from) in words[head_words..].iter().zip(content) {
             to.store(from, Ordering::Relaxed);
         }
         words[0].store(address(record), Ordering::Release);
-        let link = number << UNIT_BITS | unit as u32;
-        // Release: a reader that follows the link finds the version.
-        record.older.store(link, Ordering::Release);
-        if HEAD_WORDS + length > LARGE_WORDS {
-            self.fill(number, head.end);
+        if head_words + length > LARGE_WORDS {
+            self.fill_alone(writer, number, (head.end, head.by));
         } else {
             writer.last_end = writer.last_end.max(head.end);
+            writer.count_ended(head.by);
         }
-        true
+        Some(number << UNIT_BITS | unit as u32)
     }
 
     /// The version behind a link, if of this row.
@@ -298,10 +336,14 @@ impl OldVersions {
         let [seen, end, last] = [1, 2, 3].map(|at: usize| head[at].load(Ordering::Relaxed));
         let read = [name, seen, end, last];
         let content = &chunk[at + HEAD_WORDS..];
+        let (by, content) = match content.split_first() {
+            Some((by, content)) if seen & LISTED != 0 => (by.load(Ordering::Relaxed), content),
+            _ => (0, content),
+        };
         let len = ((last >> 32) as usize).min(content.len() * 8);
         let (end, older, is_part) = (Tid::from_bits(end), last as u32, seen & PART != 0);
-        let seen = seen & !PART;
-        let stored = Stored { seen, is_part, end, older, content, len, head, read };
+        let seen = seen & !(PART | LISTED);
+        let stored = Stored { seen, is_part, end, older, by, content, len, head, read };
         stored.is_there().then_some(stored)
     }
 
@@ -336,10 +378,21 @@ impl OldVersions {
         arena: &'a Bump,
         guard: &Guard,
     ) -> Option<(u64, OldVersion<'a>)> {
+        self.read_first(record, |stored| word::tid(stored.seen) <= as_of, arena, guard)
+    }
+
+    /// Reads the newest version behind a row for which `is_wanted` holds, as [`OldVersions::read`].
+    fn read_first<'a, S>(
+        &self,
+        record: &Record<S>,
+        mut is_wanted: impl FnMut(&Stored<'_>) -> bool,
+        arena: &'a Bump,
+        guard: &Guard,
+    ) -> Option<(u64, OldVersion<'a>)> {
         // The last image ahead of the version, or in its place, and the parts behind the image.
         let (mut image, mut parts) = (None, SmallVec::<[Stored<'_>; 4]>::new());
         let found = self.find(record, guard, |stored| {
-            let is_found = word::tid(stored.seen) <= as_of;
+            let is_found = is_wanted(stored);
             if !is_found {
                 if stored.is_part {
                     parts.push(*stored);
@@ -455,5 +508,7 @@ impl OldVersions {
     }
 }
 
+#[cfg(test)]
+mod listed_tests;
 #[cfg(test)]
 mod tests;

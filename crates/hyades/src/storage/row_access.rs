@@ -10,6 +10,7 @@ use super::window::CopyWindow;
 use crate::storage::Stamp;
 use bumpalo::Bump;
 use hyades_platform::reclaim::Guard;
+use std::borrow::Cow;
 use std::sync::atomic::Ordering;
 
 /// A copied part of a row.
@@ -165,6 +166,14 @@ impl<S: Stamp> TableData<S> {
             None => row,
             Some(short) => self.whole_of(short, record.key(), row, arena),
         }
+    }
+
+    /// A whole row in the form of a record.
+    pub fn record_bytes<'a>(&self, row: &'a [u8]) -> Cow<'a, [u8]> {
+        let Some(short) = &self.short else { return Cow::Borrowed(row) };
+        let mut bytes = Vec::new();
+        short.shorten(&self.layout, row, &mut bytes);
+        Cow::Owned(bytes)
     }
 
     /// Replaces the whole row of a record. The caller holds the write lock. Returns by how many

@@ -89,9 +89,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
             VisibleRow::Absent => Ok(None),
             VisibleRow::There(()) if tid() == before => Ok(Some(before.bits())),
             // The row was overwritten meanwhile, or is read as of before the overwrite.
-            VisibleRow::There(()) | VisibleRow::Whole(_) | VisibleRow::Older(_) => {
-                Err(Abort::Conflict)
-            }
+            VisibleRow::There(()) | VisibleRow::Older(_) => Err(Abort::Conflict),
         }
     }
 }

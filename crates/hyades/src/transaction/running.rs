@@ -229,7 +229,6 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
         })?;
         let part = match read {
             VisibleRow::There(part) => part,
-            VisibleRow::Whole(bytes) => RowPart::first(bytes),
             VisibleRow::Older(bytes) if table.needs_key(columns) => {
                 RowPart::first(table.whole_row(record, bytes, arena))
             }

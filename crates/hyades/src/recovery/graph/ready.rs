@@ -1,28 +1,41 @@
-//! A queue of records that waited and now lack nothing.
+//! Queues of records that waited and now lack nothing: one for each thread.
 
-use hyades_platform::sync::{Arc, AtomicUsize, Mutex, Ordering, Unpoisoned};
+use hyades_platform::sync::{AtomicUsize, Mutex, Ordering, Padded, Unpoisoned};
 use std::collections::VecDeque;
 
-/// First in, first out; each record is taken by a single thread. Testing for emptiness costs one
-/// load.
-pub(super) struct Ready<R> {
-    records: Mutex<VecDeque<Arc<R>>>,
+/// A thread puts in what it releases, and takes from its own queue first; a thread without records
+/// takes from the others. First in, first out; each record is taken by a single thread.
+pub(super) struct ReadyQueues(Box<[Padded<ReadyQueue>]>);
+
+#[derive(Default)]
+struct ReadyQueue {
+    /// Locked by another thread than its own only to take a record.
+    records: Mutex<VecDeque<u32>>,
     /// Number of records; changed under the lock of `records`.
     len: AtomicUsize,
 }
 
-impl<R> Ready<R> {
-    pub fn new() -> Self {
-        Ready { records: Mutex::new(VecDeque::new()), len: AtomicUsize::new(0) }
+impl ReadyQueues {
+    pub fn new(threads: usize) -> Self {
+        ReadyQueues((0..threads).map(|_| Padded::default()).collect())
     }
 
-    pub fn push(&self, record: Arc<R>) {
-        let mut records = self.records.lock().unpoisoned();
+    pub fn push(&self, thread: usize, record: u32) {
+        let queue = &self.0[thread];
+        let mut records = queue.records.lock().unpoisoned();
         records.push_back(record);
-        self.len.store(records.len(), Ordering::Release);
+        queue.len.store(records.len(), Ordering::Release);
     }
 
-    pub fn take(&self) -> Option<Arc<R>> {
+    pub fn take(&self, thread: usize) -> Option<u32> {
+        let (before, own) = self.0.split_at(thread);
+        own.iter().chain(before).find_map(|queue| queue.take())
+    }
+}
+
+impl ReadyQueue {
+    /// Testing for emptiness costs one load.
+    fn take(&self) -> Option<u32> {
         if self.len.load(Ordering::Acquire) == 0 {
             return None;
         }

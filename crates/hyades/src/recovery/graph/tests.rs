@@ -1,10 +1,11 @@
 //! Tests the graph against the basic recovery in three phases.
 
+use super::lane::CELL;
 use super::oracle::{self, Logged};
 use super::*;
 use crate::logging::predecessors::{end, id, lane};
 use fastrand::Rng;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Transactions over a few rows, on streams cut at random positions.
 struct World {
@@ -22,6 +23,7 @@ fn world(rng: &mut Rng) -> World {
     let rows = rng.usize(1..12);
     let mut last: Vec<Id> = vec![0; rows];
     let mut at: Vec<Lsn> = (0..lanes).map(|_| rng.u64(0..100)).collect();
+    at.iter_mut().for_each(|at| *at *= CELL);
     let begin = at.clone();
     let (mut logged, mut writes) = (Vec::new(), BTreeMap::new());
     for _ in 0..rng.usize(1..120) {
@@ -38,9 +40,9 @@ fn world(rng: &mut Rng) -> World {
         let mut vector = vec![0; lanes];
         if rng.u32(0..8) == 0 {
             let on = rng.usize(0..lanes);
-            vector[on] = at[on].saturating_sub(rng.u64(0..40));
+            vector[on] = at[on].saturating_sub(rng.u64(0..40) * CELL);
         }
-        at[stream] += rng.u64(1..30);
+        at[stream] += CELL + rng.u64(0..8 * CELL);
         let id = id(stream, at[stream]);
         wrote.iter().for_each(|row| last[*row] = id);
         let named = |(id, overwritten)| Predecessor { id, overwritten };
@@ -77,12 +79,17 @@ struct GraphRun<'w> {
     /// The unread records of each stream.
     streams: Vec<VecDeque<&'w Logged>>,
     ended: Vec<bool>,
+    /// Threads that read and replay in turn.
+    threads: [GraphThread; 2],
     /// Records released by the graph.
-    released: Vec<Arc<RecordNode<Id>>>,
+    released: Vec<ReleasedRecord<Id>>,
     /// Records whose replay has begun, if records settle only after replay.
     replaying: Vec<Id>,
     shown: Shown,
 }
+
+/// Bytes of the window: less than many streams have.
+const SMALL: u64 = 32 * CELL;
 
 impl<'w> GraphRun<'w> {
     fn new(world: &'w World, ordered: bool) -> Self {
@@ -91,10 +98,12 @@ impl<'w> GraphRun<'w> {
         for logged in &world.logged {
             streams[lane(logged.id)].push_back(logged);
         }
+        let graph = Graph::with_window(world.starts.iter().copied(), ordered, 2, SMALL);
         GraphRun {
             world,
             ordered,
-            graph: Graph::new(world.starts.iter().copied(), ordered),
+            threads: [0, 1].map(|number| graph.thread(number)),
+            graph,
             streams,
             ended: vec![false; lanes],
             released: Vec::new(),
@@ -103,48 +112,56 @@ impl<'w> GraphRun<'w> {
         }
     }
 
-    /// Reads the next record of a stream, or its end. Returns false if the end was read before.
-    fn read(&mut self, at: usize) -> bool {
-        // A record replayed at once holds up its stream's reader.
-        let Some(logged) = self.streams[at].pop_front() else {
+    /// Reads the next record of a stream, or its end. Returns false if the end was read before, or
+    /// the stream may not be read further.
+    fn read(&mut self, at: usize, rng: &mut Rng) -> bool {
+        let (graph, thread) = (&self.graph, &mut self.threads[rng.usize(0..2)]);
+        let Some(logged) = self.streams[at].front() else {
             let is_new = !std::mem::replace(&mut self.ended[at], true);
             if is_new {
-                self.graph.end(at, self.world.ends[at]);
+                graph.end(at, self.world.ends[at], thread);
             }
             return is_new;
         };
+        if !graph.has_room(at, end(logged.id)) {
+            return false;
+        }
+        // A record replayed at once holds up its stream's reader.
+        let logged = self.streams[at].pop_front().expect("it was there");
         let place = (at, end(logged.id));
-        match self.graph.arrive(place, &logged.list, &logged.vector, || logged.id) {
+        match graph.arrive(place, &logged.list, &logged.vector, || logged.id, thread) {
             Admission::Waits => {}
-            Admission::Dead => self.graph.settle(logged.id, false),
+            Admission::Dead => graph.settle(logged.id, false, thread),
             Admission::Ready => {
                 self.shown.live.insert(logged.id);
                 self.shown.order.push(logged.id);
-                self.graph.settle(logged.id, true);
+                graph.settle(logged.id, true, thread);
             }
         }
-        self.graph.pass(at, end(logged.id));
+        graph.pass(at, end(logged.id), thread);
         true
     }
 
     /// Handles a record released by the graph. Returns false if there is none.
     fn replay_released(&mut self, rng: &mut Rng) -> bool {
-        self.released.extend(self.graph.next_ready());
+        let (graph, thread) = (&self.graph, &mut self.threads[rng.usize(0..2)]);
+        self.released.extend(graph.next_ready(thread));
         if self.released.is_empty() {
             return false;
         }
-        let node = self.released.swap_remove(rng.usize(0..self.released.len()));
-        if node.is_dead() {
-            self.graph.settle(node.id, false);
+        let released = self.released.swap_remove(rng.usize(0..self.released.len()));
+        let id = released.id;
+        assert_eq!(released.record, id);
+        if released.dead {
+            graph.settle(id, false, thread);
             return true;
         }
-        assert_eq!(node.take(), node.id);
-        self.shown.live.insert(node.id);
+        self.shown.live.insert(id);
         if self.ordered {
-            self.replaying.push(node.id);
+            self.replaying.push(id);
         } else {
-            self.shown.order.push(node.id);
-            self.graph.settle(node.id, true);
+            self.shown.order.push(id);
+            graph.settle(id, true, thread);
         }
         true
     }
@@ -156,13 +173,13 @@ impl<'w> GraphRun<'w> {
         }
         let id = self.replaying.swap_remove(rng.usize(0..self.replaying.len()));
         self.shown.order.push(id);
-        self.graph.settle(id, true);
+        self.graph.settle(id, true, &mut self.threads[rng.usize(0..2)]);
         true
     }
 
     /// Whether nothing is left to be done. Takes the records that the graph still releases.
     fn is_over(&mut self) -> bool {
-        self.released.extend(self.graph.next_ready());
+        self.released.extend(self.graph.next_ready(&mut self.threads[0]));
         let all_ended = self.ended.iter().all(|ended| *ended);
         all_ended && self.released.is_empty() && self.replaying.is_empty()
     }
@@ -174,7 +191,7 @@ fn run(world: &World, ordered: bool, rng: &mut Rng) -> Shown {
     let lanes = world.starts.len();
     loop {
         let moved = match rng.u32(0..3) {
-            0 => run.read(rng.usize(0..lanes)),
+            0 => run.read(rng.usize(0..lanes), rng),
             1 => run.replay_released(rng),
             _ => run.finish_replay(rng),
         };
@@ -182,10 +199,11 @@ fn run(world: &World, ordered: bool, rng: &mut Rng) -> Shown {
             break;
         }
     }
+    assert_eq!(run.graph.misnamed(), None, "a record ends at each name");
     for at in 0..lanes {
         assert_eq!(run.graph.waiting(at), 0, "a record waits for ever");
         assert_eq!(run.graph.settled(at), world.ends[at], "the stream has not settled");
-        assert!(run.graph.inside(at).nodes.is_empty(), "a node was not collected");
+        assert!(run.graph.lanes[at].has_no_edges(), "a successor was forgotten");
     }
     run.shown
 }
@@ -259,27 +277,89 @@ fn what_is_named_comes_first_where_commands_are_in_the_log() {
 
 #[test]
 fn records_that_wait_for_each_other_never_become_ready() {
-    let graph: Graph<()> = Graph::new([0, 0], true);
+    let graph: Graph<()> = Graph::new([0, 0], true, 1);
+    let thread = &mut graph.thread(0);
     let named = |id| [Predecessor { id, overwritten: true }];
-    assert_eq!(graph.arrive((0, 10), &named(id(1, 10)), &[0, 0], || ()), Admission::Waits);
-    assert_eq!(graph.arrive((1, 10), &named(id(0, 10)), &[0, 0], || ()), Admission::Waits);
-    for lane in [0, 1] {
-        graph.pass(lane, 10);
-        graph.end(lane, 10);
+    for (lane, other) in [(0, 1), (1, 0)] {
+        let admission = graph.arrive((lane, 10), &named(id(other, 10)), &[0, 0], || (), thread);
+        assert_eq!(admission, Admission::Waits);
     }
-    assert!(graph.next_ready().is_none());
+    for lane in [0, 1] {
+        graph.pass(lane, 10, thread);
+        graph.end(lane, 10, thread);
+    }
+    assert!(graph.next_ready(thread).is_none());
     assert_eq!((graph.waiting(0), graph.settled(0)), (1, 9));
 }
 
 #[test]
 fn a_lost_predecessor_that_was_only_overwritten_harms_nobody() {
     for (overwritten, dead) in [(true, false), (false, true)] {
-        let graph: Graph<()> = Graph::new([0, 0], false);
-        let list = [Predecessor { id: id(1, 50), overwritten }];
-        assert_eq!(graph.arrive((0, 10), &list, &[0, 0], || ()), Admission::Waits);
-        graph.pass(0, 10);
-        assert!(graph.next_ready().is_none(), "the other stream was not read");
-        graph.end(1, 40);
-        assert_eq!(graph.next_ready().expect("the end of the stream was told").is_dead(), dead);
+        // Near, and behind the window.
+        for before in [50, 10 * WINDOW] {
+            let graph: Graph<()> = Graph::new([0, 0], false, 1);
+            let thread = &mut graph.thread(0);
+            let list = [Predecessor { id: id(1, before), overwritten }];
+            let admission = graph.arrive((0, 10), &list, &[0, 0], || (), thread);
+            assert_eq!(admission, Admission::Waits);
+            graph.pass(0, 10, thread);
+            assert!(graph.next_ready(thread).is_none(), "the other stream was not read");
+            graph.end(1, 40, thread);
+            let released = graph.next_ready(thread).expect("the end of the stream was told");
+            assert_eq!(released.dead, dead);
+        }
+    }
+}
+
+/// One record waits for a stream that is not read: its own stream is read no further than a window,
+/// and what it lists far ahead is found once the slow stream comes near.
+#[test]
+fn a_slow_stream_bounds_what_is_read_of_the_others() {
+    let graph: Graph<u64> = Graph::new([0, 0], true, 1);
+    let thread = &mut graph.thread(0);
+    let far = 3 * WINDOW;
+    let list = [Predecessor { id: id(1, far), overwritten: false }];
+    let waits = graph.arrive((0, 10), &list, &[0, 0], || 0, thread);
+    assert_eq!(waits, Admission::Waits);
+    graph.pass(0, 10, thread);
+    let mut at = 10;
+    while graph.has_room(0, at + 100) {
+        at += 100;
+        assert_eq!(graph.arrive((0, at), &[], &[0, 0], || 1, thread), Admission::Ready);
+        graph.settle(id(0, at), true, thread);
+        graph.pass(0, at, thread);
+    }
+    assert!((WINDOW - 200..=WINDOW + 10).contains(&at), "{at}");
+    let mut slow = 0;
+    while slow < far {
+        slow = (slow + 100).min(far);
+        assert!(graph.has_room(1, slow) && graph.next_ready(thread).is_none());
+        assert_eq!(graph.arrive((1, slow), &[], &[0, 0], || 2, thread), Admission::Ready);
+        graph.settle(id(1, slow), true, thread);
+        graph.pass(1, slow, thread);
+    }
+    let released = graph.next_ready(thread).expect("the record that it lists was replayed");
+    assert_eq!((released.id, released.dead, released.record), (id(0, 10), false, 0));
+    graph.settle(released.id, true, thread);
+    assert_eq!(graph.settled(0), at);
+}
+
+/// A name at which no record ends is found when the cell is used again, or when the stream ends.
+#[test]
+fn a_name_at_which_no_record_ends_is_found() {
+    for window in [SMALL, WINDOW] {
+        let graph: Graph<()> = Graph::with_window([0, 0], true, 1, window);
+        let thread = &mut graph.thread(0);
+        let list = [Predecessor { id: id(1, 100), overwritten: false }];
+        let waits = graph.arrive((0, 10), &list, &[0, 0], || (), thread);
+        assert_eq!(waits, Admission::Waits);
+        for at in (1..6 * SMALL / CELL).filter(|n| *n != 12).map(|n| n * CELL) {
+            assert_eq!(graph.arrive((1, at), &[], &[0, 0], || (), thread), Admission::Ready);
+            graph.settle(id(1, at), true, thread);
+            graph.pass(1, at, thread);
+        }
+        assert_eq!(graph.misnamed().is_some(), window == SMALL, "the cell is used again");
+        graph.end(1, 6 * SMALL, thread);
+        assert_eq!(graph.misnamed(), Some((1, 96)));
     }
 }

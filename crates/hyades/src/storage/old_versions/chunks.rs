@@ -40,7 +40,10 @@ impl VersionChunk {
 pub(super) struct FullChunk {
     number: u32,
     /// The highest TID that ended a version of the chunk.
-    last_end: Tid,
+    pub last_end: Tid,
+    /// By stream, the highest end of a log record that ended a version of the chunk, at a replay
+    /// along lists of predecessors; otherwise empty.
+    pub positions: Box<[u64]>,
 }
 
 #[derive(Default)]
@@ -109,8 +112,15 @@ impl OldVersions {
     }
 
     /// Leaves a chunk to be used again once no reader is below `last_end`.
-    pub(super) fn fill(&self, number: u32, last_end: Tid) {
-        self.numbers.lock().unpoisoned().full.push(FullChunk { number, last_end });
+    fn fill(&self, number: u32, last_end: Tid, positions: Box<[u64]>) {
+        self.numbers.lock().unpoisoned().full.push(FullChunk { number, last_end, positions });
+    }
+
+    /// Leaves the chunk of a single version, which ended at `end`, by the log record `by`.
+    pub(super) fn fill_alone(&self, writer: &OldVersionWriter, number: u32, (end, by): (Tid, u64)) {
+        let mut alone = OldVersionWriter { replayed: writer.replayed, ..Default::default() };
+        alone.count_ended(by);
+        self.fill(number, end, alone.positions.into());
     }
 
     /// Room for a version of this many words: the number of its chunk and its unit there.
@@ -150,10 +160,11 @@ impl OldVersions {
     pub fn end_writer(&self, writer: &mut OldVersionWriter) -> bool {
         let chunk = writer.chunk.take();
         if let Some((number, _)) = chunk {
-            self.fill(number, writer.last_end);
+            self.fill(number, writer.last_end, writer.positions.as_slice().into());
             self.filling.fetch_sub((CHUNK_WORDS * 8) as u64, Ordering::Relaxed);
         }
         writer.last_end = Tid::NONE;
+        writer.positions.fill(0);
         chunk.is_some()
     }
 
@@ -181,10 +192,15 @@ impl OldVersions {
     /// Frees the chunks whose versions all ended at or before `lowest`: the lowest TID that any
     /// reader, now or later, reads as of.
     pub fn free_up_to(&self, lowest: Tid, guard: &Guard) {
+        self.free_full(|chunk| chunk.last_end <= lowest, guard);
+    }
+
+    /// Frees the full chunks with versions that no reader wants, now or later.
+    pub(super) fn free_full(&self, is_needless: impl Fn(&FullChunk) -> bool, guard: &Guard) {
         let mut numbers = self.numbers.lock().unpoisoned();
         let Numbers { full, free, .. } = &mut *numbers;
         full.retain(|chunk| {
-            if chunk.last_end > lowest {
+            if !is_needless(chunk) {
                 return true;
             }
             let removed = self.slot(chunk.number).swap(std::ptr::null_mut(), Ordering::AcqRel);

@@ -5,13 +5,12 @@
 //! A record may state a floor: the record, and every record whose position is reserved later, in
 //! any stream, reads as of no lower TID. So no record behind the stating record in the same stream
 //! reads as of a lower TID. The common floor is the lowest, over all streams with unresolved
-//! records, of the last floor up to the watermark. The floor of a dead record counts as well; but a
-//! later incarnation begins anew, since its timestamps may be lower than the timestamps of dead
-//! records.
+//! records, of the last floor up to the watermark (RLV, where replay is from pools). The floor of a
+//! dead record counts as well; but a later incarnation begins anew, since its timestamps may be
+//! lower than the timestamps of dead records.
 
-use super::super::replay::{DeferredGarbage, ReplayContext};
-use super::super::version_collector::VersionCollector;
-use super::watermarks::Watermarks;
+use super::replay::{DeferredGarbage, ReplayContext};
+use super::version_collector::VersionCollector;
 use crate::concurrency::replaying::Replaying;
 use crate::logging::unstamped::Unstamped;
 use crate::storage::Stamp;
@@ -33,7 +32,7 @@ struct LaneFloors {
     reached: Tid,
 }
 
-pub(super) struct Floors {
+pub(crate) struct Floors {
     lanes: Mutex<Vec<LaneFloors>>,
     /// Held shared while records are replayed, and exclusively while garbage is removed: a command
     /// may be about to insert the same key again.
@@ -74,9 +73,14 @@ impl Floors {
     }
 
     /// Raises the common floor, and forgets versions not read by any remaining record. The caller
-    /// replays no record.
-    pub fn raise<S: Stamp, T>(&self, replay: &ReplayContext<S>, watermarks: &Watermarks<T>) {
-        let Some(mut floor) = self.common(watermarks) else { return };
+    /// replays no record. `resolved`: the position of a stream below which all records are
+    /// resolved; `None` if the whole stream is.
+    pub fn raise<S: Stamp>(
+        &self,
+        replay: &ReplayContext<S>,
+        resolved: impl Fn(usize) -> Option<Lsn>,
+    ) {
+        let Some(mut floor) = self.common(resolved) else { return };
         if broken!(ForgetAboveFloor) {
             floor = Tid::ABOVE_ALL;
         }
@@ -88,15 +92,16 @@ impl Floors {
     }
 
     /// The common floor. `None` if another thread computes it.
-    fn common<T>(&self, watermarks: &Watermarks<T>) -> Option<Tid> {
+    fn common(&self, resolved: impl Fn(usize) -> Option<Lsn>) -> Option<Tid> {
         let mut lanes = self.lanes.try_lock().ok()?;
         let mut common = Tid::ABOVE_ALL;
         for (at, lane) in lanes.iter_mut().enumerate() {
-            let resolved = watermarks.resolved(at);
-            while let Some((_, floor)) = lane.ahead.pop_front_if(|(start, _)| *start <= resolved) {
+            let to = resolved(at);
+            let is_reached = |(start, _): &mut (Lsn, Tid)| to.is_none_or(|to| *start <= to);
+            while let Some((_, floor)) = lane.ahead.pop_front_if(is_reached) {
                 lane.reached = lane.reached.max(floor);
             }
-            if !watermarks.is_complete(at) {
+            if to.is_some() {
                 common = common.min(lane.reached);
             }
         }
@@ -138,26 +143,30 @@ impl Floors {
 mod tests {
     use super::*;
     use hyades_platform::epoch::EpochNumber;
+    use std::cell::RefCell;
 
     #[test]
     fn the_common_floor_is_the_lowest_of_streams_that_go_on() {
-        let watermarks = Watermarks::<()>::new([0, 0].into_iter(), Box::new(|| ()));
+        let resolved = RefCell::new([Some(0), Some(0)]);
         let floors = Floors::of(2);
         let tid = |epoch| Tid::new(EpochNumber(epoch), 0);
-        let common = || floors.common(&watermarks).expect("no other thread computes it");
+        let common = || {
+            let to = *resolved.borrow();
+            floors.common(|at| to[at]).expect("no other thread computes it")
+        };
         floors.add(0, 0, tid(3));
         assert_eq!(common(), Tid::NONE);
         // A floor decoded again counts once. A floor holds for its own record.
         (0..2).for_each(|_| floors.add(1, 8, tid(4)));
         assert_eq!(common(), Tid::NONE);
-        watermarks.advance_to(1, 8);
+        resolved.borrow_mut()[1] = Some(8);
         assert_eq!(common(), tid(3));
         floors.add(0, 16, tid(7));
-        watermarks.advance_to(0, 16);
+        resolved.borrow_mut()[0] = Some(16);
         assert_eq!(common(), tid(4));
-        watermarks.end_lane(1, 8);
+        resolved.borrow_mut()[1] = None;
         assert_eq!(common(), tid(7));
-        watermarks.end_lane(0, 16);
+        resolved.borrow_mut()[0] = None;
         assert_eq!(common(), Tid::ABOVE_ALL);
     }
 }
