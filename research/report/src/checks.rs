@@ -327,10 +327,21 @@ impl Check {
         series: &'static str,
         over: &'static str,
     ) -> Check {
+        Check::beside_at(group, metric, (series, 0.0), (over, 0.0))
+    }
+
+    /// As [`Check::beside`], at positions on the horizontal axis.
+    pub fn beside_at(
+        group: &'static str,
+        metric: Metric,
+        point: (&'static str, f64),
+        over: (&'static str, f64),
+    ) -> Check {
         Check::new(move |view| {
-            let ratio = view.ratio(group, metric, (series, 0.0), (over, 0.0))?;
+            let ratio = view.ratio(group, metric, point, over)?;
             let (times, what) = (with_interval(&ratio), metric.label());
-            let text = format!("{group}, {what}: {series} is {times} times {over}");
+            let (left, right) = (name(point), name(over));
+            let text = format!("{group}, {what}: {left} is {times} times {right}");
             Some(Finding { text, level: Level::Undecided })
         })
         .resting_on(Basis::Context)

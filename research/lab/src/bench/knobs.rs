@@ -1,7 +1,7 @@
 //! Options of the papers' experiments: how the log is flushed and compressed, which devices it is
 //! on, and how it is replayed.
 
-use super::choices::{Concurrency, Protocol, RecordKind};
+use super::choices::Protocol;
 use crate::device::DeviceChoice;
 use clap::Args;
 use hyades::{LogSettings, Replay};
@@ -77,20 +77,12 @@ impl RecoveryKind {
     ///
     /// # Errors
     /// Wrong usage, in one sentence.
-    pub fn check(
-        self,
-        (protocol, record): (Protocol, RecordKind),
-        concurrency: Concurrency,
-    ) -> Result<(), Failure> {
-        // Commands of several versions are replayed by their timestamps.
-        let by_timestamps = record != RecordKind::Data && concurrency == Concurrency::Hekaton;
+    pub fn check(self, protocol: Protocol) -> Result<(), Failure> {
         let has_vectors = matches!(protocol, Protocol::Taurus | Protocol::Arrival);
         let (fits, needs) = match self {
-            RecoveryKind::Pools => (
-                has_vectors && !by_timestamps,
-                "a log with LSN vectors: --protocol taurus or arrival, with commands not under \
-                 --concurrency hekaton",
-            ),
+            RecoveryKind::Pools => {
+                (has_vectors, "a log with LSN vectors: --protocol taurus or arrival")
+            }
             RecoveryKind::Phases => (protocol == Protocol::Taurus2016, "--protocol taurus-2016"),
             RecoveryKind::Automatic | RecoveryKind::Parallel | RecoveryKind::Serial => {
                 return Ok(());
@@ -454,25 +446,16 @@ mod tests {
                 other => panic!("{words}: {other:?}"),
             }
         }
-        for (how, protocol, record, control, is_taken) in [
-            (RecoveryKind::Pools, Protocol::Taurus, RecordKind::Data, Concurrency::Hekaton, true),
-            (RecoveryKind::Pools, Protocol::Taurus, RecordKind::Command, Concurrency::Silo, true),
-            (
-                RecoveryKind::Pools,
-                Protocol::Taurus,
-                RecordKind::Command,
-                Concurrency::Hekaton,
-                false,
-            ),
-            (RecoveryKind::Pools, Protocol::SiloR, RecordKind::Data, Concurrency::Silo, false),
-            (RecoveryKind::Pools, Protocol::Serial, RecordKind::Command, Concurrency::Silo, false),
-            (RecoveryKind::Pools, Protocol::Taurus2016, RecordKind::Data, Concurrency::Silo, false),
-            (RecoveryKind::Phases, Protocol::Taurus2016, RecordKind::Data, Concurrency::Silo, true),
-            (RecoveryKind::Phases, Protocol::Taurus, RecordKind::Data, Concurrency::Silo, false),
-            (RecoveryKind::Serial, Protocol::Serial, RecordKind::Data, Concurrency::Silo, true),
+        for (how, protocol, is_taken) in [
+            (RecoveryKind::Pools, Protocol::Taurus, true),
+            (RecoveryKind::Pools, Protocol::SiloR, false),
+            (RecoveryKind::Pools, Protocol::Serial, false),
+            (RecoveryKind::Pools, Protocol::Taurus2016, false),
+            (RecoveryKind::Phases, Protocol::Taurus2016, true),
+            (RecoveryKind::Phases, Protocol::Taurus, false),
+            (RecoveryKind::Serial, Protocol::Serial, true),
         ] {
-            let checked = how.check((protocol, record), control);
-            assert_eq!(checked.is_ok(), is_taken, "{how:?} {protocol:?} {record:?} {control:?}");
+            assert_eq!(how.check(protocol).is_ok(), is_taken, "{how:?} {protocol:?}");
         }
         for words in ["--cold", "--flush-fill 1MiB", "--devices 2 --log-dir x"] {
             assert!(Alone::try_parse_from(format!("x {words}").split(' ')).is_err(), "{words}");

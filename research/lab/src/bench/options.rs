@@ -418,7 +418,7 @@ impl Common {
         if self.knobs.cut_changes.is_some() && self.protocol != Protocol::Physiological {
             return usage("--cut-changes is for --protocol physiological");
         }
-        self.knobs.recovery.check((self.protocol, self.record), self.concurrency)?;
+        self.knobs.recovery.check(self.protocol)?;
         self.knobs.check(&self.device, &self.log_dir)
     }
 }

@@ -8,6 +8,11 @@ use crate::experiment::Paper;
 use crate::judge::Check;
 use crate::scale::{HDD, Machine, NVME};
 
+/// The schemes of the paper whose logs are also replayed by the paper's own recovery, the pools of
+/// section 3.3, and the labels of that replay.
+const FROM_POOLS: [(Scheme, &str); 2] =
+    [(TAURUS_DATA, "Taurus data, pools"), (TAURUS_COMMAND, "Taurus command, pools")];
+
 const RAID_DATA: &str = "Serial RAID-0 data";
 const RAID_COMMAND: &str = "Serial RAID-0 command";
 
@@ -80,6 +85,69 @@ fn runs(table: &Table<'_>, machine: &Machine, streams_each: u32, figures: &[Figu
     }
     out
 }
+
+/// The paper's ratios of recovery: claimed of the engine's own replay, and of the paper's pools.
+fn of_both_replays(ratios: &[Ratio]) -> Vec<Ratio> {
+    let mut out = ratios.to_vec();
+    for (scheme, label) in FROM_POOLS {
+        let own = ratios.iter().filter(|(series, ..)| *series == scheme.label);
+        out.extend(own.map(|(_, over, ratio)| (label, *over, *ratio)));
+    }
+    out
+}
+
+/// The groups of recovery figures with the claimed ratios.
+fn recovery_claims(figures: &[Figure]) -> Vec<Claims> {
+    let claims = figures.iter();
+    claims.map(|figure| (figure.group, of_both_replays(&figure.recovery))).collect()
+}
+
+/// The runs that replay from pools what [`runs`] replays otherwise.
+fn pool_runs(
+    table: &Table<'_>,
+    machine: &Machine,
+    streams_each: u32,
+    figures: &[Figure],
+) -> Vec<Run> {
+    let mut out = Vec::new();
+    for figure in figures {
+        let claimed = of_both_replays(&figure.recovery);
+        for times in &figure.bandwidths {
+            let device = table.device(machine, *times);
+            for (scheme, label) in FROM_POOLS {
+                if !is_needed(table, &claimed, *times, label) {
+                    continue;
+                }
+                let command = of(table, figure.workload, scheme, figure.control);
+                let command = command.by(scheme, &device, machine.devices, streams_each);
+                let command = command.small(BUFFER).recovered().with("--recovery pools");
+                out.push(command.run(figure.group, label, *times));
+            }
+        }
+    }
+    out
+}
+
+/// How much faster or slower the pools are than the engine's own replay, at the mark.
+fn pools_beside(figures: &[Figure]) -> Vec<Check> {
+    let mut out = Vec::new();
+    for figure in figures.iter().filter(|figure| !figure.recovery.is_empty()) {
+        for (scheme, label) in FROM_POOLS {
+            let own = |(series, ..): &Ratio| *series == scheme.label;
+            if figure.recovery.iter().any(own) {
+                let points = [(label, 1.0), (scheme.label, 1.0)];
+                let [point, over] = points;
+                out.push(Check::beside_at(figure.group, Metric::ReplayRate, point, over));
+            }
+        }
+    }
+    out
+}
+
+/// What the pages of recovery say about the two ways to replay.
+const BOTH_REPLAYS: &str = "The claims are tested twice: of the engine's own replay, and of the \
+                            paper's, from pools (section 3.3, `--recovery pools`), as series of \
+                            their own.";
 
 /// Buffers are scaled like the devices, so a slow device writes a full buffer no longer than a real
 /// disk.
@@ -211,7 +279,7 @@ fn hdd_recovery(table: &Table<'_>, slow: &Table<'_>) -> Experiment {
     let from_memory = schemes.map(|scheme| in_memory(table, "YCSB", MEMORY, scheme));
     let one = HDD.scaled(&table.here, 1.0) * 1e6;
     let allowed = |scheme, over| Check::allowed(("YCSB", 1.0), MEMORY, scheme, over, one);
-    let claimed = claims(&figures, |figure| &figure.recovery);
+    let claimed = recovery_claims(&figures);
     let mut all = checks(slow, &HDD, &claimed, (rate, "section 5.3, figure 10"));
     if table.axes.log_dirs.is_empty() {
         all.extend([
@@ -220,6 +288,10 @@ fn hdd_recovery(table: &Table<'_>, slow: &Table<'_>) -> Experiment {
             allowed(("Taurus command", 8), ("Silo-R", 8)),
         ]);
     }
+    all.extend(pools_beside(&figures));
+    let mut runs = runs(slow, &HDD, 1, &figures);
+    runs.extend(from_memory);
+    runs.extend(pool_runs(slow, &HDD, 1, &figures));
     Experiment {
         id: "2020-hdd-recovery",
         paper: Paper::Taurus2020,
@@ -231,15 +303,15 @@ fn hdd_recovery(table: &Table<'_>, slow: &Table<'_>) -> Experiment {
                 Command logging recovers up to 6.3 times as fast as Silo-R, data logging up to \
                 1.7 times as fast as serial data logging on RAID-0.",
         how: format!(
-            "The logs of the figure above, read from the same devices. {} Where the device is not \
-             the bottleneck, no scheme can exceed a serial one by more than the number of cores. \
-             So beside the claims is what is allowed here: the limit of each scheme is the lower \
-             of its replay rate from memory, which our processors set, and bandwidth over bytes \
-             per record.",
+            "The logs of the figure above, read from the same devices. {} {BOTH_REPLAYS} Where the \
+             device is not the bottleneck, no scheme can exceed a serial one by more than the \
+             number of cores. So beside the claims is what is allowed here: the limit of each \
+             scheme is the lower of its replay rate from memory, which our processors set, and \
+             bandwidth over bytes per record.",
             slow.scaled(&HDD)
         ),
         differs: differs(slow, &HDD),
-        runs: runs(slow, &HDD, 1, &figures).into_iter().chain(from_memory).collect(),
+        runs,
         panels: panels(&claimed, rate),
         checks: all,
         not_measured: None,
@@ -353,16 +425,18 @@ fn by_chains(view: &View<'_>) -> Option<String> {
 fn nvme_recovery(table: &Table<'_>) -> Experiment {
     let figures = nvme_figures(table);
     let rate = Metric::ReplayRate;
-    let claimed = claims(&figures, |figure| &figure.recovery);
+    let claimed = recovery_claims(&figures);
     // The abstract names no workload for 22.9 and 75.6.
     let mut all = checks(table, &NVME, &claimed, (rate, "abstract; section 5.2"));
     let mut runs = runs(table, &NVME, 2, &figures);
+    runs.extend(pool_runs(table, &NVME, 2, &figures));
     if table.size.fine {
-        // The check of Payment is the last.
-        let payment = all.pop().map(|check| check.not_by(by_chains).measured_apart());
-        all.extend(payment);
+        // The checks of Payment are the last: of both ways to replay.
+        let payment = all.split_off(all.len() - 2).into_iter();
+        all.extend(payment.map(|check| check.not_by(by_chains).measured_apart()));
         runs.push(chains(table));
     }
+    all.extend(pools_beside(&figures));
     Experiment {
         id: "2020-nvme-recovery",
         paper: Paper::Taurus2020,
@@ -374,7 +448,7 @@ fn nvme_recovery(table: &Table<'_>) -> Experiment {
         how: format!(
             "{} In the paper a serial scheme replays on one thread and Taurus on 80. Here Taurus \
              has a thread for each core, so that higher factors need a device that is the \
-             bottleneck.",
+             bottleneck. {BOTH_REPLAYS}",
             table.scaled(&NVME)
         ),
         differs: differs(table, &NVME),
