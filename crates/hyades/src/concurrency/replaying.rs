@@ -372,7 +372,7 @@ fn install_versions<P: LoggingProtocol>(
 }
 
 /// The fault of a replay with more row versions than memory is numbered for.
-const TOO_MANY: &str = "needs more versions of rows than there can be at once";
+pub(crate) const TOO_MANY: &str = "needs more versions of rows than there can be at once";
 
 /// Keeps a version that transaction `tid` overwrites, at a replay along lists of predecessors. The
 /// caller has the row's lock.

@@ -80,8 +80,7 @@ impl Applier {
         let row = row.as_deref().map(|row| table.record_bytes(row));
         let late = LateVersion { tid, row: row.as_deref() };
         if !versions.insert(&mut self.old_versions, (record, seen), &late, guard) {
-            let what = "needs more versions of rows than there can be at once";
-            replay.fail(Error::Recovery(format!("transaction {tid} {what}")));
+            replay.fail(Error::Recovery(format!("transaction {tid} {}", replaying::TOO_MANY)));
         }
     }
 }
