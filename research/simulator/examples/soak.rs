@@ -11,6 +11,8 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    // A life names its protocol, which may be one of the schemes.
+    hyades_schemes::register();
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     if let [kind, dir, life] = &arguments[..]
         && kind == CHILD

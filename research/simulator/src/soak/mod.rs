@@ -14,10 +14,11 @@ pub use child::run_child;
 pub use data::SoakData;
 pub use life::SoakLife;
 
-use rustix::process::Pid;
+use rustix::process::{Pid, Signal};
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -87,9 +88,10 @@ impl Known {
         let (memory, stall, seen) = watch.found();
         self.most_memory = self.most_memory.max(memory);
         self.longest_stall = self.longest_stall.max(stall);
-        // The child was killed.
-        let _ = child.wait();
-        match wrong.or(seen) {
+        let status = child.wait().map_err(|error| failed(&error))?;
+        let ended = (status.signal() != Some(Signal::KILL.as_raw()))
+            .then(|| format!("the process was not killed, it ended: {status}"));
+        match wrong.or(seen).or(ended) {
             None => Ok(()),
             Some(wrong) => Err(format!("{wrong}\n{life:?}\n{self:?}, kept in {}", dir.display())),
         }
