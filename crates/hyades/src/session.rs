@@ -39,6 +39,7 @@ use bumpalo::Bump;
 use hyades_platform::active_epochs::EpochSlot;
 use hyades_platform::broken;
 use hyades_platform::epoch::EpochNumber;
+use hyades_platform::phase;
 use hyades_platform::reclaim;
 use hyades_platform::sync::Padded;
 use hyades_wal::{Log, Writer};
@@ -159,6 +160,7 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
         body: &mut dyn FnMut(&Transaction<'_>) -> Verdict,
         answer: &mut Answer,
     ) -> Result<Result<(), Abort>, Error> {
+        let _measured = phase::attempt();
         self.prepare()?;
         debug_assert!(
             answer.needs.is_empty(),

@@ -12,6 +12,7 @@ pub mod epoch;
 pub mod event;
 pub mod latency;
 pub mod mutation;
+pub mod phase;
 pub mod prefetch;
 pub mod random;
 pub mod reclaim;

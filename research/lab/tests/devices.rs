@@ -119,6 +119,19 @@ fn processor_time_is_measured_if_it_is_asked_for() {
 }
 
 #[test]
+fn phases_are_measured_if_they_are_asked_for() {
+    let phases = &bench("bank --accounts 500 --phases --workers 1")["phases"];
+    assert!(phases["attempts"].as_u64() > Some(10), "{phases}");
+    let us = |phase: &str| phases["us"][phase].as_f64().unwrap();
+    for phase in ["logic", "index", "control", "tracking", "stamp", "record", "place", "buffer"] {
+        assert!(us(phase) > 0.0 && us(phase) < 1_000.0, "{phase} of {phases}");
+    }
+    assert!(bench("bank --accounts 500").get("phases").is_none());
+    let refused = lab("bench bank --accounts 500 --phases --post", &[]);
+    assert!(stderr(&refused).contains("leave out --post"), "{}", stderr(&refused));
+}
+
+#[test]
 fn a_throttled_device_passes_no_more_than_its_bandwidth() {
     let run = |devices: &str| {
         let device = "throttled:bandwidth=1MB/s,over=memory";

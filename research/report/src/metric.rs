@@ -2,6 +2,21 @@
 
 use serde_json::Value;
 
+/// The parts of the workers' time: names for figures, and where a run's JSON has them.
+pub const TIME_PARTS: [(&str, &str); 11] = [
+    ("transaction logic", "/phases/us/logic"),
+    ("index", "/phases/us/index"),
+    ("concurrency control", "/phases/us/control"),
+    ("stamps of rows", "/phases/us/tracking"),
+    ("vector, list or number", "/phases/us/stamp"),
+    ("record", "/phases/us/record"),
+    ("place in the log", "/phases/us/place"),
+    ("buffer", "/phases/us/buffer"),
+    ("wait for the buffer", "/phases/us/wait"),
+    ("driver", "/phases/driver_us"),
+    ("idle", "/phases/idle_us"),
+];
+
 /// A metric of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Metric {
@@ -40,6 +55,10 @@ pub enum Metric {
     WholeBandwidth,
     /// Worker time per transaction in microseconds.
     WorkerTime,
+    /// Time of the workers in a part of [`TIME_PARTS`], per transaction, in microseconds.
+    TimePart(usize),
+    /// The time of the workers in the first parts over that in the second.
+    TimeRatio(&'static [usize], &'static [usize]),
     /// Worker threads.
     Workers,
     /// Processors busy with the workers.
@@ -107,6 +126,8 @@ impl Metric {
             Metric::ImageBandwidth => "checkpoint loaded (MB/s)",
             Metric::WholeBandwidth => "checkpoint and log recovered (MB/s)",
             Metric::WorkerTime => "worker time / transaction (\u{b5}s)",
+            Metric::TimePart(_) => "time of the workers / transaction (\u{b5}s)",
+            Metric::TimeRatio(..) => "time of some parts over that of others",
             Metric::Workers => "workers",
             Metric::WorkerProcessors => "processors busy with the workers",
             Metric::OtherProcessors => "processors busy with other threads than the workers",
@@ -144,17 +165,12 @@ impl Metric {
             Metric::OverheadPerRecord => overhead_per_record(run)?,
             Metric::DeviceRate => number("/device_bytes")? / number("/seconds")? / 1e6,
             Metric::ReplayRate => number("/recovery/records_per_s")?,
-            Metric::ReplaySeconds => {
-                number("/recovery/seconds")? - number("/recovery/image_seconds")?
+            Metric::ReplaySeconds => replay_seconds(run)?,
+            Metric::ReplayThreads => {
+                let most = if replays_in_order(run) { 1.0 } else { f64::INFINITY };
+                number("/recovery/threads")?.min(most)
             }
-            Metric::ReplayThreads => match replays_in_order(run) {
-                true => number("/recovery/threads")?.min(1.0),
-                false => number("/recovery/threads")?,
-            },
-            Metric::ReplayBandwidth => {
-                let seconds = number("/recovery/seconds")? - number("/recovery/image_seconds")?;
-                number("/recovery/bytes")? / seconds / 1e6
-            }
+            Metric::ReplayBandwidth => number("/recovery/bytes")? / replay_seconds(run)? / 1e6,
             Metric::ReadingShare => {
                 let reading = |key: &str| number(&format!("/recovery/reading/{key}"));
                 100.0 * reading("wait_seconds")? / reading("replaying_seconds")?
@@ -175,6 +191,8 @@ impl Metric {
             // Measured processor time, if any, because processor time excludes other processes.
             Metric::WorkerTime => number("/worker_cpu_us")
                 .or_else(|| Some(number("/workers")? * 1e6 / number("/acknowledged_per_s")?))?,
+            Metric::TimePart(part) => time(run, &[part])?,
+            Metric::TimeRatio(parts, others) => time(run, parts)? / time(run, others)?,
             Metric::Workers => number("/workers")?,
             Metric::WorkerProcessors => number("/busy_processors/workers")?,
             Metric::OtherProcessors => number("/busy_processors/others")?,
@@ -202,6 +220,17 @@ impl Metric {
         };
         value.is_finite().then_some(value)
     }
+}
+
+/// The time of the replay without the population, in seconds.
+fn replay_seconds(run: &Value) -> Option<f64> {
+    let number = |key| run.get("recovery")?.get(key)?.as_f64();
+    Some(number("seconds")? - number("image_seconds")?)
+}
+
+/// The time of the workers in some of [`TIME_PARTS`], per transaction, in microseconds.
+fn time(run: &Value, parts: &[usize]) -> Option<f64> {
+    parts.iter().map(|part| run.pointer(TIME_PARTS[*part].1)?.as_f64()).sum()
 }
 
 /// Bytes of frames per record of the run's own incarnation, outside of their contents.
@@ -267,6 +296,17 @@ mod tests {
         assert_eq!(Metric::Workers.of(&run), Some(2.0));
         assert_eq!(Metric::ReadingRate.of(&run), Some(8.0));
         assert_eq!(Metric::OtherProcessors.of(&json!({"workers": 2})), None);
+    }
+
+    #[test]
+    fn parts_of_time_are_summed() {
+        let us = json!({"logic": 1.0, "index": 2.0, "control": 1.0, "tracking": 1.0, "stamp": 1.0,
+            "record": 1.0, "place": 0.5, "buffer": 0.5, "wait": 0.0});
+        let run = json!({"phases": {"us": us, "driver_us": 1.0, "idle_us": 1.0}});
+        assert_eq!(Metric::TimePart(1).of(&run), Some(2.0));
+        assert_eq!(Metric::TimeRatio(&[6, 7], &[0, 1]).of(&run), Some(1.0 / 3.0));
+        let one = json!({"phases": {"us": {"logic": 1.0}}});
+        assert_eq!(Metric::TimeRatio(&[0], &[0, 1]).of(&one), None);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use crate::error::Abort;
 use crate::logging::LoggingProtocol;
 use crate::logging::write::Write;
 use crate::storage::record::{Record, word};
+use hyades_platform::phase::{self, Phase};
 use std::sync::atomic::Ordering;
 
 /// Attempts at a row that stays locked, or keeps changing, before a conflict.
@@ -67,6 +68,7 @@ pub fn lock<C: ConcurrencyControl<P>, P: LoggingProtocol>(
                 write.base = word::tid(version);
                 state.max_tid = state.max_tid.max(write.base);
                 C::observe_write(&write.record.stamp, &mut state.control);
+                let _measured = phase::enter(Phase::Tracking);
                 engine.protocol.observe_write(C::stamp(&write.record.stamp), state.stamp);
             }
             _ => {

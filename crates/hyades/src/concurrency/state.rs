@@ -22,6 +22,7 @@ use crate::storage::wanted::PrefetchedRow;
 use bumpalo::Bump;
 use bumpalo::collections::Vec as ArenaVec;
 use hyades_platform::broken;
+use hyades_platform::phase::{self, Phase};
 use hyades_platform::random::Random;
 use hyades_platform::reclaim::Guard;
 use std::sync::Arc;
@@ -365,6 +366,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> TxnState<'s, C, P> {
     /// has folded them, except as rows read, where blind writes matter.
     #[inline(always)]
     pub fn observe(&mut self, protocol: &P, overwrites: bool) {
+        let _measured = phase::enter(Phase::Tracking);
         let own_write =
             |record| self.workspace.known.get(record).is_some_and(|known| known.write != 0);
         for read in &mut self.reads {

@@ -16,6 +16,7 @@ use crate::storage::table::TableData;
 use crate::storage::tid::Tid;
 use hyades_platform::broken;
 use hyades_platform::epoch::EpochNumber;
+use hyades_platform::phase::{self, Phase};
 use hyades_platform::reclaim::Guard;
 use hyades_platform::sync::checker_fence;
 use hyades_wal::Writer;
@@ -142,6 +143,7 @@ pub fn append<'w, C: ConcurrencyControl<P>, P: LoggingProtocol>(
         versions,
         payload: commit.payload,
     };
+    let _measured = phase::enter(Phase::Stamp);
     if let Some(order) = commit.order {
         engine.protocol.follow(state.stamp, order);
     }
@@ -163,6 +165,7 @@ pub fn publish_reads<'s, C: ConcurrencyControl<P>, P: LoggingProtocol>(
     engine: &Engine<P, C::Row>,
     state: &mut TxnState<'s, C, P>,
 ) {
+    let _measured = phase::enter(Phase::Tracking);
     // A row locked for writing but not written counts as read. An overwritten row gets the write
     // stamp, which is higher.
     for read in state.reads.iter().filter(|read| !read.overwritten) {
@@ -285,6 +288,7 @@ fn install_each<'s, C: ConcurrencyControl<P>, P: LoggingProtocol, const STAMPS: 
         let row = row::<C, P>(write.table, write.record);
         let late = broken!(StampAfterRelease);
         if STAMPS && !late {
+            let _measured = phase::enter(Phase::Tracking);
             engine.protocol.publish_write(row, state.stamp);
         }
         if let Some(sums) = &mut state.sums {
@@ -339,6 +343,7 @@ pub fn end_read_only<C: ConcurrencyControl<P>, P: LoggingProtocol>(
     if !valid {
         return Err(Abort::Conflict);
     }
+    let _measured = phase::enter(Phase::Tracking);
     let mut needs = Needs::default();
     if !broken!(AckReadersAtOnce) {
         engine.protocol.observe_versions(state.max_tid, state.stamp);
@@ -354,6 +359,7 @@ pub fn committed<C: ConcurrencyControl<P>, P: LoggingProtocol>(
     state: &mut TxnState<'_, C, P>,
     placed: RecordPlace,
 ) -> Committed {
+    let _measured = phase::enter(Phase::Tracking);
     let mut needs = Needs::default();
     engine.protocol.needs(state.stamp, placed.position, &mut needs);
     Committed { placed, needs }

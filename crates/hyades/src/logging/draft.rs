@@ -19,6 +19,7 @@ use crate::storage::table::TableData;
 use crate::storage::tid::Tid;
 use hyades_platform::broken;
 use hyades_platform::epoch::{Epoch, EpochNumber};
+use hyades_platform::phase::{self, Phase};
 use hyades_wal::{FrameKind, Lsn, Payload, Reservation, Writer};
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -144,6 +145,7 @@ impl<'d, 'w, S: Stamp> Draft<'d, 'w, S> {
     /// byte. The record is never put together in memory. `None` if the head is too long.
     #[inline(always)]
     pub fn short_record(&self, stamp: u8) -> Option<Payload<'w>> {
+        let _measured = phase::enter(Phase::Record);
         let Call { log_id, arguments, .. } = self.command?;
         let (lead, len) = command_in_a_word(self.tid, stamp, log_id)?;
         Some(Payload::with_prefix(lead, len, arguments))
@@ -152,6 +154,7 @@ impl<'d, 'w, S: Stamp> Draft<'d, 'w, S> {
     /// Reserves the frame of a [short record](Self::short_record).
     #[inline(always)]
     pub fn reserve_short(self, record: Payload<'w>) -> Reserved<'w> {
+        let _measured = phase::enter(Phase::Place);
         let reservation = self.writer.reserve(self.stream, record.len());
         let bytes = reservation.end() - reservation.start();
         Reserved {
@@ -166,6 +169,11 @@ impl<'d, 'w, S: Stamp> Draft<'d, 'w, S> {
     /// the frame is written ahead of the record, as Part frames; `encode` is called again then.
     #[inline(always)]
     pub fn compose(self, mut encode: impl FnMut(&mut Vec<u8>)) -> Composed<'w> {
+        let _measured = phase::enter(Phase::Record);
+        let mut encode = |out: &mut Vec<u8>| {
+            let _measured = phase::enter(Phase::Stamp);
+            encode(out);
+        };
         let epoch_us = self.epoch_us();
         self.payload.clear();
         let is_plain = self.versions.as_of.is_none() && self.versions.floor.is_none();
@@ -356,6 +364,7 @@ impl<'w> Composed<'w> {
     /// Reserves the frame: the order point. Neither waits nor allocates.
     #[inline(always)]
     pub fn reserve(self) -> Reserved<'w> {
+        let _measured = phase::enter(Phase::Place);
         let reservation = self.writer.reserve(self.stream, self.payload.len());
         let bytes = reservation.end() - self.first_part.unwrap_or(reservation.start());
         let has_parts = self.first_part.is_some();
@@ -473,6 +482,7 @@ impl<'w> Reserved<'w> {
     /// Publishes the record, which was drafted with the version `drafted`.
     #[inline(always)]
     pub fn fill(self, drafted: Tid) -> RecordPlace {
+        let _measured = phase::enter(Phase::Buffer);
         let placed = RecordPlace {
             tid: self.version.unwrap_or(drafted),
             has_drafts_epoch: !self.is_in_later_epoch(drafted),

@@ -21,6 +21,7 @@ use crate::tally::Tally;
 use crate::transaction::running::Running;
 use hyades_platform::active_epochs::EpochSlot;
 use hyades_platform::epoch::EpochNumber;
+use hyades_platform::phase::{self, Phase};
 use hyades_platform::reclaim::Guard;
 use hyades_wal::{Log, Writer};
 
@@ -96,6 +97,7 @@ impl<C: Commits<P>, P: LoggingProtocol> Ending<'_, C, P> {
         answer: &mut Answer,
     ) -> Result<(), Abort> {
         let (engine, control) = (&self.shared.engine, &self.shared.control);
+        let _measured = phase::enter(Phase::Control);
         let poison_on_panic = PoisonOnPanic::arm::<P>(control, self.log);
         let commit = Commit {
             writer: self.writer.as_deref_mut(),

@@ -4,6 +4,7 @@ use super::EngineSession;
 use crate::concurrency::Commits;
 use crate::logging::LoggingProtocol;
 use hyades_platform::broken;
+use hyades_platform::phase::{self, Phase};
 use hyades_wal::Choice;
 
 impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
@@ -11,6 +12,7 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
     /// long enough, if that has no room, or if its device is slow.
     #[cold]
     pub(super) fn look_for_stream(&mut self, backlog: u64) {
+        let _measured = phase::enter(Phase::Wait);
         let Some(writer) = &mut self.writer else { return };
         if self.shared.keeps_streams {
             writer.wait_for_room(self.stream);

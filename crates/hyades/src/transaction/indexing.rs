@@ -14,6 +14,7 @@ use crate::storage::schema::{Columns, MAX_KEY_BYTES};
 use crate::storage::secondary::IndexEntry;
 use crate::storage::wanted::{ahead, fetch_rows};
 use hyades_index::Keyed;
+use hyades_platform::phase::{self, Phase};
 use std::cell::RefCell;
 use std::ops::{Bound, ControlFlow};
 
@@ -42,6 +43,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
         new: Option<&[u8]>,
         changed: u64,
     ) -> Result<(), Abort> {
+        let _measured = phase::enter(Phase::Index);
         for (at, secondary) in data.secondaries.iter().enumerate() {
             if secondary.column_set & changed == 0 {
                 continue;

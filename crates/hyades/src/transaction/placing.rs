@@ -14,6 +14,7 @@ use crate::storage::key::KeyBytes;
 use crate::storage::schema::MAX_ROW_BYTES;
 use crate::storage::table::{Lookup, Placed};
 use crate::storage::value::Value;
+use hyades_platform::phase::{self, Phase};
 use std::cell::RefCell;
 
 impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
@@ -29,6 +30,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
         match found {
             Some(Lookup::Found(record)) => Placed::Exists(record),
             _ => {
+                let _measured = phase::enter(Phase::Index);
                 let stamp = RefCell::new(&mut *state.stamp);
                 let hooks = self.hooks(&stamp);
                 let places = IndexPositions::of(&mut state.announced.places, state.arena);
@@ -75,7 +77,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
                     let there = !matches!(state.writes[at].pending, Pending::Delete);
                     return Ok((record, there));
                 }
-                Ok((record, self.control.intend(self.engine, state, table.number(), record)?))
+                Ok((record, self.intend(state, table, record)?))
             }
         }
     }

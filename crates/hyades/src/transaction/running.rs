@@ -23,6 +23,7 @@ use crate::storage::table::{self, Lookup, Placed};
 use crate::storage::value::Value;
 use crate::storage::wanted::PrefetchedRow;
 use crate::storage::window::window;
+use hyades_platform::phase::{self, Phase};
 use std::cell::RefCell;
 
 pub(super) type Tables<C, P> = table::TableData<<C as ConcurrencyControl<P>>::Row>;
@@ -142,6 +143,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
         {
             return Lookup::Found(record);
         }
+        let _measured = phase::enter(Phase::Index);
         if !state.announced.wanted.is_empty() {
             self.fetch_wanted(state);
         }
@@ -175,9 +177,22 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
 
     /// Adds a gap to the read set: the transaction saw a missing key.
     pub(super) fn saw_gap(&self, state: &mut TxnState<'s, C, P>, gap: Gap<'s, C::Row>) {
+        let _measured = phase::enter(Phase::Control);
         if self.control.saw_gap(self.engine, state, gap).is_err() {
             Self::conflicts(state);
         }
+    }
+
+    /// Prepares a write of a record. Returns whether its row exists.
+    #[inline(always)]
+    pub(super) fn intend(
+        &self,
+        state: &mut TxnState<'s, C, P>,
+        table: Table,
+        record: &'s Rec<C, P>,
+    ) -> Result<bool, Abort> {
+        let _measured = phase::enter(Phase::Control);
+        self.control.intend(self.engine, state, table.number(), record)
     }
 
     /// Reads the columns of a row, as written by this transaction or as committed.
@@ -222,6 +237,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
         record: &'s Rec<C, P>,
         columns: Columns,
     ) -> Result<Option<Row<'s>>, Abort> {
+        let _measured = phase::enter(Phase::Control);
         let arena = state.arena;
         let (window, layout) = (window(table, columns), table.layout_read(columns));
         let read = self.control.read(self.engine, state, table.layout.table, record, || {
@@ -376,6 +392,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Access for Running<'s, C,
                 Placed::New(record, change) => self.inserted(state, table, record, change),
                 Placed::Exists(record) => {
                     if state.own_write(record).is_none() {
+                        let _measured = phase::enter(Phase::Control);
                         self.control.intend_blindly(self.engine, state, table.number(), record)?;
                     }
                     record
@@ -405,7 +422,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Access for Running<'s, C,
                     return Ok(false);
                 }
                 Some(_) => {}
-                None if !self.control.intend(self.engine, state, table.number(), record)? => {
+                None if !self.intend(state, table, record)? => {
                     return Ok(false);
                 }
                 None => {}

@@ -16,6 +16,7 @@ use crate::storage::schema::{Columns, MAX_KEY_BYTES};
 use crate::storage::table::TableData;
 use crate::storage::wanted::{ahead, fetch_rows};
 use bumpalo::collections::Vec as ArenaVec;
+use hyades_platform::phase::{self, Phase};
 use std::ops::{Bound, ControlFlow};
 
 /// The lowest key of a range, and the lowest key above the range; `None` where unbounded.
@@ -163,12 +164,12 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
                 }
             }
             rows.push(row);
-            if rows.len() == range.limit {
-                ControlFlow::Break(())
-            } else {
-                ControlFlow::Continue(())
+            match rows.len() == range.limit {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
             }
         };
+        let measured = phase::enter(Phase::Index);
         match index {
             Some(at) => {
                 let how = (range.descending, range.limit, columns);
@@ -186,6 +187,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
                 })?;
             }
         }
+        drop(measured);
         match failed {
             Some(abort) => Err(abort),
             None => Ok(rows.into_bump_slice()),

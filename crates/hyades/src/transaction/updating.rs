@@ -39,7 +39,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
             }
         };
         let own = state.own_write(record);
-        if own.is_none() && !self.control.intend(self.engine, state, table.number(), record)? {
+        if own.is_none() && !self.intend(state, table, record)? {
             return Ok(false);
         }
         if changed & data.indexed != 0 {

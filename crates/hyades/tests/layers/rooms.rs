@@ -63,7 +63,7 @@ pub const CRATES: &[CrateRooms] = &[
         largest_circle: 2,
         layers: &[
             &["clock", "latency", "mutation", "prefetch", "sync"],
-            &["epoch", "event", "random", "reclaim"],
+            &["epoch", "event", "phase", "random", "reclaim"],
             &["active_epochs", "callback", "device", "resident", "watermark"],
             &["trace"],
         ],

@@ -8,8 +8,8 @@ use crate::bench::timeline::{self, Look, TICK_NS, Timeline};
 use fastrand::Rng;
 use hyades::{Abort, CommitQueue, Database, Error, Session, Stats};
 use hyades_platform::clock::{monotonic_ns, process_cpu_ns, thread_cpu_ns};
+use hyades_platform::phase;
 use hyades_workloads::Workload;
-use std::path::PathBuf;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{Scope, ScopedJoinHandle};
@@ -257,8 +257,7 @@ pub fn drive<W: Workload>(
         start.store(monotonic_ns(), Ordering::Relaxed);
         barrier.wait();
         let mut looks = Vec::new();
-        let (before, after, busy_ns) =
-            watch(database, interval(), drive.timeline.as_deref(), &mut looks);
+        let (before, after, busy_ns) = watch(database, interval(), drive, &mut looks);
         let mut all = Tally::new(drive.timeline.is_some());
         for thread in threads {
             let tally = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
@@ -279,6 +278,7 @@ pub fn drive<W: Workload>(
         Ok(Measured {
             worker_cpu_ns: drive.processor_time.then_some(cpu_ns),
             busy_ns: Some((cpu_ns, busy_ns)),
+            phases: drive.phases.then(phase::stop),
             timeline: ticks.map(|ticks| Timeline::new(ticks, &looks)),
             scanned,
             ..all.measured(drive.seconds, bytes)
@@ -323,20 +323,23 @@ fn work<W: Workload>(
     Ok(worker.tally)
 }
 
-/// Reads the database's counters at both ends of the interval, and samples the database every tick
-/// in between if a timeline is wanted. Also returns the processor time of all threads between them,
-/// in nanoseconds.
+/// Reads the database's counters at both ends of the interval, samples the database every tick in
+/// between if a timeline is wanted, and begins to measure phases if wanted. Also returns the
+/// processor time of all threads between them, in nanoseconds.
 fn watch(
     database: &Database,
     interval: Interval,
-    over_time: Option<&[PathBuf]>,
+    drive: &Drive,
     looks: &mut Vec<Look>,
 ) -> (Stats, Stats, u64) {
     let bar = interval.bar();
     let until = |then: u64| interval.sleep_until(&bar, then);
     until(interval.begin);
+    if drive.phases {
+        phase::start();
+    }
     let (before, busy_before) = (database.stats(), process_cpu_ns());
-    if let Some(dirs) = over_time {
+    if let Some(dirs) = drive.timeline.as_deref() {
         let mut tick = interval.begin + TICK_NS;
         while tick <= interval.end {
             until(tick);

@@ -9,6 +9,7 @@ use hyades_cli::failure::{Failure, usage};
 use hyades_cli::place::DeviceKind;
 use hyades_cli::units;
 use hyades_cli::words;
+use hyades_platform::phase;
 use hyades_wal::LogOptions;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -173,6 +174,10 @@ pub struct Knobs {
     /// Also measure the workers' processor time per transaction
     #[arg(long)]
     pub processor_time: bool,
+    /// Also measure the phases of transactions, by a sample of them: where the workers' time goes
+    #[arg(long)]
+    #[serde(default)]
+    pub phases: bool,
     /// How to recover: parallel (on all threads), automatic (the same, but on one thread while
     /// transactions mostly wait for each other and one is faster, as measured), serial (on one
     /// thread), pools (as in the Taurus paper, for a log with vectors) or phases (as in its report
@@ -266,6 +271,23 @@ impl Knobs {
         Ok(())
     }
 
+    /// Checks the measurement of phases, where workers may post their calls.
+    ///
+    /// # Errors
+    /// Wrong usage, in one sentence.
+    pub fn check_phases(&self, posts: bool) -> Result<(), Failure> {
+        match self.phases {
+            true if !phase::MEASURED => {
+                usage("--phases needs a build with it: `--features phases` of hyades-lab")
+            }
+            true if posts => usage(
+                "--phases is about workers that run their transactions: leave out --post and \
+                 --sites",
+            ),
+            _ => Ok(()),
+        }
+    }
+
     /// The first option that is not about the log alone, if one is set.
     pub fn of_the_engine_only(&self) -> Option<&'static str> {
         let set = [
@@ -275,6 +297,7 @@ impl Knobs {
             ("--whole-rows", self.whole_rows),
             ("--compress-lists", self.compress_lists),
             ("--processor-time", self.processor_time),
+            ("--phases", self.phases),
             ("--simd", self.simd == Switch::Off),
             ("--stream-choice", self.stream_choice != StreamChoice::Fastest),
             ("--flushed-by", self.flushed_by != FlushedBy::Streams),

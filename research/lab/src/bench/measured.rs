@@ -7,6 +7,7 @@ use hdrhistogram::Histogram;
 use hyades_cli::progress::Bar;
 use hyades_cli::units;
 use hyades_platform::clock::monotonic_ns;
+use hyades_platform::phase::PhaseTimes;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -27,6 +28,8 @@ pub struct Drive {
     pub seed: u64,
     /// Whether to measure the workers' processor time.
     pub processor_time: bool,
+    /// Whether to measure the phases of transactions.
+    pub phases: bool,
     /// The log directories, whose size is sampled, if a timeline is wanted.
     pub timeline: Option<Vec<PathBuf>>,
     /// Scans beside the workload.
@@ -71,6 +74,8 @@ pub struct Measured {
     /// Processor time within the interval, in nanoseconds: of the workers, and of all threads of
     /// the process; none if it was not measured.
     pub busy_ns: Option<(u64, u64)>,
+    /// The phases of transactions, if measured.
+    pub phases: Option<PhaseTimes>,
     /// The timeline, if wanted.
     pub timeline: Option<Timeline>,
     /// What the scanners did, if there were any.

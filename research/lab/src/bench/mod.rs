@@ -10,6 +10,7 @@ pub mod knobs;
 mod measured;
 pub mod options;
 mod outcome;
+mod phases;
 mod posting;
 pub mod replicating;
 pub mod report;

@@ -341,6 +341,7 @@ impl Common {
             );
         }
         self.posting.check(self.concurrency)?;
+        self.knobs.check_phases(self.posting.posts())?;
         let others = [
             ("--recover", self.recover),
             ("--max-recovery", self.max_recovery.is_some()),

@@ -3,6 +3,7 @@
 use super::busy::BusyProcessors;
 use super::choices::{Engine, Protocol};
 use super::measured::Measured;
+use super::phases::PhaseReport;
 use super::report::{Latency, Load, Posted, Recovery, Report};
 use super::settings::Settings;
 use serde::{Deserialize, Serialize};
@@ -78,6 +79,9 @@ pub fn report_of(settings: &Settings, measured: &Measured, load: Load) -> Report
         busy_processors: measured
             .busy_ns
             .map(|(workers, all)| BusyProcessors::new(workers, all, measured.seconds)),
+        phases: measured
+            .phases
+            .and_then(|times| PhaseReport::new(&times, measured, settings.workers)),
         checkpoints: None,
         scans,
         versions,

@@ -4,6 +4,7 @@ use super::busy::BusyProcessors;
 use super::choices::{Concurrency, Engine, Isolation, Protocol, RecordKind, Store};
 use super::deuteronomy::Observed;
 use super::knobs::RecoveryKind;
+use super::phases::PhaseReport;
 use super::replicating::Replicated;
 use super::scanners::{OldVersions, Scans};
 use super::settings::Settings;
@@ -79,6 +80,9 @@ pub struct Report {
     /// Processors that were busy with this process; absent where that was not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub busy_processors: Option<BusyProcessors>,
+    /// The phases of transactions; absent unless requested.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phases: Option<PhaseReport>,
     /// Checkpoints; absent unless requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoints: Option<Checkpoints>,
@@ -276,6 +280,9 @@ impl Report {
         if let Latency { p50: Some(p50), p99: Some(p99), max: Some(max) } = self.latency_us {
             let us = |us: f64| time(us * 1e-6);
             line("latency", format!("p50 {}, p99 {}, max {}", us(p50), us(p99), us(max)));
+        }
+        if let Some(phases) = &self.phases {
+            line("phases", phases.text());
         }
         if self.record.is_some() {
             let each = self
@@ -487,6 +494,7 @@ mod tests {
             latency_us: Latency::default(),
             worker_cpu_us: None,
             busy_processors: None,
+            phases: None,
             checkpoints: None,
             scans: None,
             versions: None,

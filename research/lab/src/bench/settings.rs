@@ -132,6 +132,7 @@ impl Settings {
             seconds: self.seconds,
             seed: self.seed,
             processor_time: self.knobs.processor_time,
+            phases: self.knobs.phases,
             timeline: over_time.then(|| self.dirs.clone()),
             scanning: self.scanning,
             posting: self.posting,

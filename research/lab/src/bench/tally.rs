@@ -84,6 +84,7 @@ impl Tally {
             device_bytes,
             worker_cpu_ns: None,
             busy_ns: None,
+            phases: None,
             timeline: None,
             scanned: None,
         }

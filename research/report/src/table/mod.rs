@@ -1,5 +1,6 @@
 //! The table of experiments, with a file for each paper, and the building blocks of the commands.
 
+mod breakdown;
 mod command_logging;
 mod concurrency;
 mod curve;
@@ -14,7 +15,6 @@ mod taurus_2020;
 mod taurus_2020_memory;
 mod taurus_2020_more;
 mod taurus_2020_vectors;
-mod transaction_lengths;
 mod vectors_alone;
 
 use crate::axis::grouped;
@@ -384,9 +384,4 @@ impl Command {
         let cost = 0.3 + self.load + self.seconds + again;
         Run { group, series: series.into(), x, words: self.words, cost }
     }
-}
-
-/// Worker time per transaction in microseconds, of a series at `x`.
-pub(crate) fn worker_time(view: &View<'_>, group: &str, series: &str, x: f64) -> Option<f64> {
-    view.median(group, series, x, Metric::WorkerTime)
 }
