@@ -19,11 +19,12 @@ pub enum Phase {
     Control,
     /// The logging protocol's data about rows: reading and raising their stamps.
     Tracking,
-    /// What the protocol adds to the record: a vector, a list, a number.
+    /// What the protocol adds to the record: a vector, a list, or a number, with the latch under
+    /// which a number is drawn.
     Stamp,
     /// Encoding the record.
     Record,
-    /// Taking a place in the log, and a number where the protocol draws one.
+    /// Taking a place in the log.
     Place,
     /// Filling a frame in the buffer of the log.
     Buffer,
