@@ -11,9 +11,10 @@
 //! `FREED_OBJECTS`, and up to twice as many objects as made the collection due. So the waiting
 //! memory is at most the memory retired by all threads during two lifetimes of the oldest guard,
 //! plus `DUE_BYTES` and one collection's objects for each thread. If more than `EASE_BYTES` wait,
-//! each thread collects, whether the thread retires or only reads, and gives the processor to
-//! threads interrupted while pinned. Loops over many rows call [`Guard::refresh`], so the lifetimes
-//! are the lifetimes of transactions. A transaction pinned for long is found by [`end_long_pins`].
+//! each thread collects, whether the thread retires or only reads. While more than `CROWDED_BYTES`
+//! wait, a collecting thread gives the processor to threads interrupted while pinned, up to
+//! `MOST_YIELDS` times. Loops over many rows call [`Guard::refresh`], so the lifetimes are the
+//! lifetimes of transactions. A transaction pinned for long is found by [`end_long_pins`].
 //!
 //! The counts are per process, like crossbeam-epoch's default collector: a guard of a database
 //! delays the freeing of another database's memory, so only the sum tells the memory held back by a
@@ -48,8 +49,10 @@ const HAND_OVER_BYTES: u64 = 1 << 20;
 /// The waiting bytes above which every thread collects.
 const EASE_BYTES: i64 = 8 << 20;
 
-/// The waiting bytes above which, if not freeable, threads let other threads run.
-const CROWDED_BYTES: i64 = 32 << 20;
+/// The waiting bytes above which, if not freeable, threads let other threads run, and how often in
+/// a collection at most.
+const CROWDED_BYTES: i64 = 16 << 20;
+const MOST_YIELDS: u32 = 32;
 
 /// Fruitless collections in a row become rarer, down to a collection in `1 << MOST_FRUITLESS` pins.
 const MOST_FRUITLESS: u32 = 6;
@@ -238,16 +241,21 @@ impl ThreadState {
                 break;
             }
         }
+        // Threads interrupted while pinned get on.
+        for _ in 0..MOST_YIELDS {
+            if after <= CROWDED_BYTES {
+                break;
+            }
+            std::thread::yield_now();
+            self.flush();
+            after = WAITING.load(Ordering::Relaxed);
+        }
         let fruitless = self.fruitless.load(Ordering::Relaxed);
         let fruitless = if after < before { 0 } else { (fruitless + 1).min(MOST_FRUITLESS) };
         self.fruitless.store(fruitless, Ordering::Relaxed);
         // A few objects are not worth a bag each time.
         let skips = if objects > 0 && !has_bag { DUE_OBJECTS } else { 1 << fruitless };
         self.skips.store(skips - 1, Ordering::Relaxed);
-        if after > CROWDED_BYTES && after >= before {
-            // Threads interrupted while pinned get on.
-            std::thread::yield_now();
-        }
     }
 
     fn flush(&self) {
