@@ -86,6 +86,8 @@ mutations! {
     AdoptedUnread "adopted-unread",
     /// The frontier is raised before a batch is written and synced.
     AckBeforeSync "ack-before-sync",
+    /// A write to non-volatile memory does not flush its last cache line.
+    LeaveLastLine "leave-last-line",
     /// A position counts as durable once it is in the file, though the remote may not have it.
     RaiseAtLocalSync "raise-at-local-sync",
     /// A transaction that only read is acknowledged although the lease of answers has run out.

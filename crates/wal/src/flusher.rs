@@ -232,10 +232,10 @@ impl Flusher {
     /// Where frames have numbers: states the stream's mark, along with other work or because a
     /// thread waits for it. An idle log writes nothing.
     fn state_mark(&mut self, durable: Lsn) {
-        let shared = Arc::clone(&self.shared);
-        let Some(marks) = shared.marks.get() else { return };
+        // No clone of the shared state: all flushing writers would change the same count.
+        let Some(marks) = self.shared.marks.get() else { return };
         let wanted = self.stream().wanted_mark.load(Ordering::SeqCst);
-        let urgent = shared.urgent.load(Ordering::SeqCst);
+        let urgent = self.shared.urgent.load(Ordering::SeqCst);
         self.asked = (wanted, urgent);
         self.retry = None;
         if wanted <= self.stated && self.stream().order.log_lsn() <= durable {
@@ -243,11 +243,12 @@ impl Flusher {
         }
         let now = urgent > self.stated;
         let mark = marks.mark(self.lane, wanted, now);
+        let pause = if now { URGENT_PAUSE } else { marks.pause() };
         if mark > self.stated && self.place_heartbeat(durable, mark) {
             self.stated = mark;
         }
         if wanted > self.stated {
-            self.retry = Some(if now { URGENT_PAUSE } else { marks.pause() });
+            self.retry = Some(pause);
         }
     }
 

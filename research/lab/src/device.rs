@@ -4,16 +4,19 @@
 use hyades_cli::place::DeviceKind;
 use hyades_cli::units;
 use hyades_platform::device::{
-    Device, MountedDevice, Nvm, NvmDevice, StripedDevice, Throttle, ThrottledDevice,
+    Device, LineFlush, MountedDevice, Nvm, NvmDevice, StripedDevice, Throttle, ThrottledDevice,
 };
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::io;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 
 /// Default stripe unit: bytes of a striped file for one directory before the next.
 const UNIT: u64 = 64 << 10;
+/// Default latency of NVM relative to the machine's memory: that of Poplar, section 6.
+const NVM_FACTOR: f64 = 2.0;
 
 /// A device, or several layers of devices.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -28,8 +31,52 @@ pub struct DeviceChoice {
 enum Layer {
     Plain(DeviceKind),
     Throttled(Throttle, Box<Layer>),
-    Nvm(Nvm, Box<Layer>),
+    Nvm(NvmChoice, Box<Layer>),
     Striped(u64, Box<Layer>),
+}
+
+/// How slow non-volatile memory is; times not given are measured.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct NvmChoice {
+    factor: f64,
+    first_ns: Option<f64>,
+    line_ns: Option<f64>,
+}
+
+impl NvmChoice {
+    /// With the times of the machine where none are given, measured once in the process's life.
+    fn measured(&self) -> io::Result<Nvm> {
+        let nvm = match (self.first_ns, self.line_ns) {
+            (Some(first_ns), Some(line_ns)) => Nvm { factor: self.factor, first_ns, line_ns },
+            _ => Nvm::measured(self.factor)?,
+        };
+        let first_ns = self.first_ns.unwrap_or(nvm.first_ns);
+        Ok(Nvm { first_ns, line_ns: self.line_ns.unwrap_or(nvm.line_ns), ..nvm })
+    }
+}
+
+/// What a run on non-volatile memory was: how lines were flushed, and the times of the machine's
+/// memory, of which the emulated memory takes `factor` times as much.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NvmReport {
+    /// The instruction that flushes a line.
+    pub instruction: String,
+    /// The latency relative to the machine's memory.
+    pub factor: f64,
+    /// Nanoseconds for a line and its fence.
+    pub first_line_ns: f64,
+    /// Nanoseconds for each further line before the fence.
+    pub line_ns: f64,
+}
+
+impl NvmReport {
+    /// In a line of text.
+    pub fn text(&self) -> String {
+        format!(
+            "{}: {:.0} ns for a line and {:.1} ns for each further one, times {}",
+            self.instruction, self.first_line_ns, self.line_ns, self.factor
+        )
+    }
 }
 
 impl Layer {
@@ -40,7 +87,10 @@ impl Layer {
             Layer::Throttled(throttle, over) => {
                 Arc::new(ThrottledDevice::new(over.one(), *throttle))
             }
-            Layer::Nvm(nvm, over) => Arc::new(NvmDevice::new(over.one(), *nvm)),
+            Layer::Nvm(nvm, over) => {
+                let nvm = nvm.measured().expect("`check` refuses other machines");
+                Arc::new(NvmDevice::new(over.one(), nvm))
+            }
             // `from_str` allows striping as the outermost layer only, handled by `open_with`.
             Layer::Striped(_, over) => over.one(),
         }
@@ -106,7 +156,22 @@ impl DeviceChoice {
         matches!(self.layer, Layer::Striped(..))
     }
 
-    /// Whether the log is on emulated NVM, flushed by cache lines.
+    /// The memory on which the log is, if on NVM.
+    ///
+    /// # Errors
+    /// This machine has no instruction to flush a cache line.
+    pub fn nvm(&self) -> io::Result<Option<NvmReport>> {
+        let is = |layer: &Layer| match layer {
+            Layer::Nvm(nvm, _) => Some(*nvm),
+            _ => None,
+        };
+        let Some(choice) = self.layers().find_map(is) else { return Ok(None) };
+        let instruction = LineFlush::of_machine()?.name().to_string();
+        let Nvm { factor, first_ns, line_ns } = choice.measured()?;
+        Ok(Some(NvmReport { instruction, factor, first_line_ns: first_ns, line_ns }))
+    }
+
+    /// Whether the log is on NVM, flushed by cache lines.
     pub fn is_nvm(&self) -> bool {
         self.layers().any(|layer| matches!(layer, Layer::Nvm(..)))
     }
@@ -268,12 +333,19 @@ fn layer(text: &str) -> Result<Layer, String> {
             Ok(Layer::Throttled(throttle, parts.over("bandwidth, latency, depth", "file")?))
         }
         "nvm" => {
-            let usual = Nvm::default();
-            let nvm = Nvm {
-                factor: parts.take("factor", factor)?.unwrap_or(usual.factor),
-                line_ns: parts.take("line", nanoseconds)?.unwrap_or(usual.line_ns),
+            let nvm = NvmChoice {
+                factor: parts.take("factor", factor)?.unwrap_or(NVM_FACTOR),
+                first_ns: parts.take("first", nanoseconds)?,
+                line_ns: parts.take("line", nanoseconds)?,
             };
-            Ok(Layer::Nvm(nvm, parts.over("factor, line", "memory")?))
+            let over = parts.over("factor, first, line", "memory")?;
+            match *over {
+                Layer::Plain(_) => Ok(Layer::Nvm(nvm, over)),
+                _ => Err(format!(
+                    "{text:?}: nvm maps files, so it is over file or memory: write it last, as in \
+                     throttled:latency=1us,over=nvm"
+                )),
+            }
         }
         "striped" => {
             let unit = parts.take("unit", unit)?.unwrap_or(UNIT);
@@ -314,9 +386,15 @@ mod tests {
             Layer::Striped(4096, Box::new(Layer::Throttled(deep, memory())))
         );
         assert_eq!(parsed("striped"), Layer::Striped(UNIT, file()));
-        assert_eq!(parsed("nvm"), Layer::Nvm(Nvm::default(), memory()));
-        let slow = Nvm { factor: 3.5, line_ns: 1000.0 };
-        assert_eq!(parsed("nvm:factor=3.5,line=1000ns,over=file"), Layer::Nvm(slow, file()));
+        let nvm = NvmChoice { factor: 2.0, first_ns: None, line_ns: None };
+        assert_eq!(parsed("nvm"), Layer::Nvm(nvm, memory()));
+        let slow = NvmChoice { factor: 3.5, first_ns: Some(1000.0), line_ns: Some(80.0) };
+        let text = "nvm:factor=3.5,first=1us,line=80ns,over=file";
+        assert_eq!(parsed(text), Layer::Nvm(slow, file()));
+        let stated = text.parse::<DeviceChoice>().unwrap().nvm();
+        if let Ok(stated) = stated.map(Option::unwrap) {
+            assert_eq!((stated.factor, stated.first_line_ns, stated.line_ns), (3.5, 1000.0, 80.0));
+        }
     }
 
     #[test]
@@ -336,6 +414,8 @@ mod tests {
             ("striped:over=striped", "write striped first"),
             ("striped:unit=1000", "a multiple of 4KiB"),
             ("nvm:factor=0.5", "1 to 1000"),
+            ("nvm:speed=3", "factor, first, line and over"),
+            ("nvm:over=throttled:latency=1us", "over file or memory"),
         ] {
             let why = text.parse::<DeviceChoice>().expect_err(text);
             assert!(why.contains(says), "{text}: {why}");

@@ -120,6 +120,8 @@ fn is_seen_by_one_test(rule: Mutation) -> bool {
         // Only rot shows the fault, in the last write of a stream: `mutations/taurus_2016.rs` of
         // the engine.
         || rule == Mutation::LeaveOutUnanchored
+        // Few histories are in non-volatile memory: `crates/wal/tests/nvm.rs`.
+        || rule == Mutation::LeaveLastLine
         // Torture has no replicated log: `crates/replication/tests/lanes.rs`.
         || matches!(rule, Mutation::RaiseAtLocalSync | Mutation::BlindResume)
         // Nor a lease: `crates/hyades/tests/mutations/lease.rs`, `replicated_mutations.rs`, and

@@ -38,6 +38,8 @@ const UNSAFE_FILES: &[&str] = &[
     "crates/index/src/shrink.rs",
     "crates/index/src/tests.rs",
     "crates/index/src/tree.rs",
+    "crates/platform/src/device/nvm/lines.rs",
+    "crates/platform/src/device/nvm/mapping.rs",
     "crates/platform/src/prefetch.rs",
     "crates/platform/src/reclaim.rs",
     "crates/platform/src/reclaim/tests.rs",

@@ -1,5 +1,7 @@
 //! Ordinary files: positioned vectored writes, and `fdatasync`.
 
+#[cfg(target_os = "linux")]
+use super::FileMemory;
 use super::uncached::Uncached;
 use super::{Device, DeviceFile, DirectoryLock, whole};
 use std::fs::{self, File, OpenOptions};
@@ -104,6 +106,11 @@ impl DeviceFile for PlainFile {
 
     fn len(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.len())
+    }
+
+    #[cfg(target_os = "linux")]
+    fn map(&self) -> io::Result<Box<dyn FileMemory>> {
+        super::nvm::mapping::map(&self.file, !self.sync)
     }
 }
 

@@ -3,9 +3,9 @@
 //! The traits exist because there are real choices ([`FileDevice`], [`MemoryDevice`]) and because
 //! the guarantees of a log are about the worst behaviour of a device ([`PowerCutDevice`],
 //! [`FaultyDevice`], and [`SimulatedDisk`], with all of these faults and more in memory). For
-//! experiments there are devices imitating real devices ([`ThrottledDevice`], [`NvmDevice`]), sets
-//! of devices ([`StripedDevice`]), and a selection of the device by directory ([`MountedDevice`]).
-//! All wrap other devices and can be combined.
+//! experiments there are files mapped into memory ([`NvmDevice`]), devices of a given speed
+//! ([`ThrottledDevice`]), sets of devices ([`StripedDevice`]), and a selection of the device by
+//! directory ([`MountedDevice`]). All wrap other devices and can be combined.
 
 mod cold;
 mod faulty;
@@ -27,7 +27,7 @@ pub use faulty::{Fault, FaultyDevice};
 pub use file::FileDevice;
 pub use memory::MemoryDevice;
 pub use mounted::MountedDevice;
-pub use nvm::{Nvm, NvmDevice};
+pub use nvm::{LINE, LineFlush, Nvm, NvmDevice};
 pub use power_cut::{PowerCutDevice, PowerCutOptions};
 pub use schedule::Throttle;
 pub use simulated::{Rot, SimulatedDevice, SimulatedDisk, SimulatedFault};
@@ -35,7 +35,8 @@ pub use striped::StripedDevice;
 pub use throttled::ThrottledDevice;
 
 use std::fmt::Debug;
-use std::io::{self, IoSlice};
+use std::io::{self, ErrorKind, IoSlice};
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -178,6 +179,35 @@ pub trait DeviceFile: Send + Sync + Debug {
     fn is_empty(&self) -> io::Result<bool> {
         Ok(self.len()? == 0)
     }
+    /// The file's bytes as memory, for an [`NvmDevice`].
+    ///
+    /// # Errors
+    /// Files of this device cannot be mapped, or there is no space for the file's holes.
+    fn map(&self) -> io::Result<Box<dyn FileMemory>> {
+        Err(io::Error::new(ErrorKind::Unsupported, "files of this device cannot be mapped"))
+    }
+}
+
+/// The bytes of a mapped file, as many as the file has at the time of mapping. Reads of the file
+/// see a store at once. The memory has a line of the store after a flush of the line and a fence;
+/// until then the memory may have the line or not.
+pub trait FileMemory: Send + Debug {
+    /// How many bytes are mapped.
+    fn length(&self) -> u64;
+    /// Whether the memory survives a loss of power, as far as the device does.
+    fn persists(&self) -> bool;
+    /// Copies bytes to `offset`.
+    ///
+    /// # Panics
+    /// The bytes end beyond the mapping.
+    fn store(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()>;
+    /// Begins to write back the cache lines with any of these bytes.
+    ///
+    /// # Panics
+    /// The bytes end beyond the mapping.
+    fn flush(&mut self, bytes: Range<u64>) -> io::Result<()>;
+    /// Waits until the flushed lines are in the memory.
+    fn fence(&mut self) -> io::Result<()>;
 }
 
 /// An opener's lock on a directory; released on drop, and by the system when the process ends.

@@ -36,7 +36,11 @@ Devices (--device); each log directory is a separate device:
   memory                   shared memory: survives the process, not the machine
   throttled:bandwidth=8MB/s,latency=100us,depth=1
                            a device of this speed, over file
-  nvm:factor=2,line=80ns   emulated NVM: slow cache-line flushes, over memory
+  nvm:factor=2             NVM: mapped files, whose cache lines are flushed and
+                           take this many times as long as in memory, over
+                           memory, or over file on a DAX file system;
+                           first=200ns,line=5ns state the time of memory for a
+                           line and for each further one, or it is measured
   striped:unit=64KiB       each file striped over all directories, over file
 The last three can be put over another device, which is named last, as in
 striped:over=throttled:bandwidth=8MB/s

@@ -203,28 +203,7 @@ impl Knobs {
     /// Wrong usage, in one sentence.
     pub fn check(&self, device: &DeviceChoice, dirs: &[PathBuf]) -> Result<(), Failure> {
         let devices = if dirs.is_empty() { self.devices } else { dirs.len() };
-        if !(1..=64).contains(&devices) {
-            return usage(format!("--devices must be 1 to 64, not {devices}"));
-        }
-        if device.is_striped() && devices == 1 {
-            return usage(
-                "striped needs several devices: give --devices 4, for example, or repeat --log-dir",
-            );
-        }
-        if let Some(last) = &self.last_device
-            && (devices == 1 || device.is_striped() || last.is_striped())
-        {
-            return usage(
-                "--last-device needs several devices, not striped: give --devices 4, for example",
-            );
-        }
-        if let Some(last) = &self.last_device
-            && last.lowest() != device.lowest()
-        {
-            return usage(
-                "--last-device must be over the same storage as --device: file or memory",
-            );
-        }
+        self.check_devices(device, devices)?;
         if let Some(buffer) = self.buffer.filter(|b| !b.is_power_of_two() || *b < 4096) {
             return usage(format!(
                 "--buffer must be a power of two, 4KiB or more, as in 16MiB, not {buffer} bytes"
@@ -286,6 +265,36 @@ impl Knobs {
             ),
             _ => Ok(()),
         }
+    }
+
+    /// Checks the devices of the log, `devices` in number.
+    fn check_devices(&self, device: &DeviceChoice, devices: usize) -> Result<(), Failure> {
+        if !(1..=64).contains(&devices) {
+            return usage(format!("--devices must be 1 to 64, not {devices}"));
+        }
+        if let Err(error) = device.nvm() {
+            return usage(format!("--device {device}: {error}"));
+        }
+        if device.is_striped() && devices == 1 {
+            return usage(
+                "striped needs several devices: give --devices 4, for example, or repeat --log-dir",
+            );
+        }
+        if let Some(last) = &self.last_device
+            && (devices == 1 || device.is_striped() || last.is_striped())
+        {
+            return usage(
+                "--last-device needs several devices, not striped: give --devices 4, for example",
+            );
+        }
+        if let Some(last) = &self.last_device
+            && last.lowest() != device.lowest()
+        {
+            return usage(
+                "--last-device must be over the same storage as --device: file or memory",
+            );
+        }
+        Ok(())
     }
 
     /// The first option that is not about the log alone, if one is set.

@@ -61,6 +61,7 @@ pub fn report_of(settings: &Settings, measured: &Measured, load: Load) -> Report
         can_lose: settings.can_lose(),
         streams: settings.streams,
         device: logged.then(|| settings.device.clone()),
+        nvm: settings.device.nvm().ok().flatten().filter(|_| logged),
         in_flight: settings.in_flight,
         seconds: measured.seconds,
         acknowledged: measured.acknowledged,

@@ -9,7 +9,7 @@ use super::replicating::Replicated;
 use super::scanners::{OldVersions, Scans};
 use super::settings::Settings;
 use super::timeline::Contrast;
-use crate::device::DeviceChoice;
+use crate::device::{DeviceChoice, NvmReport};
 use hyades::{IncarnationReport, StreamRead};
 use hyades_cli::place::DeviceKind;
 use hyades_cli::units::{bytes, count, exact, rate, time};
@@ -54,6 +54,9 @@ pub struct Report {
     pub streams: usize,
     /// The device of the log; none without a log.
     pub device: Option<DeviceChoice>,
+    /// Its memory; absent on other devices.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nvm: Option<NvmReport>,
     /// Transactions per worker awaiting acknowledgement.
     pub in_flight: usize,
     /// The measured interval in seconds.
@@ -288,14 +291,11 @@ impl Report {
             let each = self
                 .log_bytes_per_transaction
                 .map_or(String::new(), |each| format!(": {} per transaction", bytes(each)));
-            line(
-                "log",
-                format!(
-                    "{}{each}; {} to the device",
-                    bytes(self.log_bytes as f64),
-                    bytes(self.device_bytes as f64)
-                ),
-            );
+            let [log, device] = [self.log_bytes, self.device_bytes].map(|all| bytes(all as f64));
+            line("log", format!("{log}{each}; {device} to the device"));
+        }
+        if let Some(nvm) = &self.nvm {
+            line("nvm", nvm.text());
         }
         if let Some(lost) = &self.can_lose {
             line("a crash loses", lost.clone());
@@ -482,6 +482,7 @@ mod tests {
             can_lose: None,
             streams: 1,
             device: Some("file".parse().unwrap()),
+            nvm: None,
             in_flight: 1,
             seconds: 1.0,
             acknowledged: 0,

@@ -16,6 +16,9 @@ use std::time::Duration;
 /// Bytes of removed rows that may wait for long transactions, and of versions for snapshots.
 const LIMIT: u64 = 64 << 20;
 
+/// Memory without extra latency.
+const NVM: Nvm = Nvm { factor: 1.0, first_ns: 0.0, line_ns: 0.0 };
+
 /// The device of the log.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 enum SoakDevice {
@@ -23,6 +26,7 @@ enum SoakDevice {
     /// Each sync takes this number of milliseconds.
     Slow(u64),
     Striped,
+    /// Mapped files.
     Nvm,
 }
 
@@ -105,7 +109,7 @@ impl SoakLife {
                 let dirs: [PathBuf; 2] = [dir.to_path_buf(), other_stripes(dir)];
                 Arc::new(StripedDevice::new(dirs.map(|dir| (dir, Arc::clone(&disk))).into(), 4096))
             }
-            SoakDevice::Nvm => Arc::new(NvmDevice::new(disk, Nvm::default())),
+            SoakDevice::Nvm => Arc::new(NvmDevice::new(disk, NVM)),
         }
     }
 

@@ -9,6 +9,8 @@ use std::sync::Arc;
 
 /// The unit in which unsynced bytes mostly reach the medium.
 pub(super) const SECTOR: usize = 512;
+/// The unit in which bytes stored into a mapped file do.
+const LINE: usize = crate::device::LINE as usize;
 
 pub(super) fn not_found(path: &Path) -> io::Error {
     io::Error::new(io::ErrorKind::NotFound, format!("{} does not exist", path.display()))
@@ -55,6 +57,8 @@ pub(super) struct FileBytes {
     durable: Vec<u8>,
     /// Writes not durable yet, oldest first.
     dirty: Vec<(usize, Vec<u8>)>,
+    /// Lines of the mapped file on their way to the medium, older than all of `dirty` there.
+    flushing: Vec<(usize, Vec<u8>)>,
     /// The last synced write and the later unsynced writes: the start time, the range, and whether
     /// synced.
     last_writes: Vec<(u64, Range<usize>, bool)>,
@@ -89,11 +93,69 @@ impl FileBytes {
         self.dirty.push((offset, bytes.to_vec()));
     }
 
-    pub fn sync(&mut self) {
+    /// Stores bytes into the mapped file: each line reaches the medium by itself.
+    pub fn store(&mut self, began: u64, mut offset: usize, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let (line, rest) = bytes.split_at(bytes.len().min(LINE - offset % LINE));
+            self.write(began, offset, line);
+            (offset, bytes) = (offset + line.len(), rest);
+        }
+    }
+
+    /// Begins to write back the lines with any byte of a range, as they are now.
+    pub fn flush(&mut self, range: Range<usize>) {
+        if range.is_empty() {
+            return;
+        }
+        let end = range.end.next_multiple_of(LINE).min(self.seen.len());
+        let lines = range.start / LINE * LINE..end;
+        // A sync must not put older bytes over those on their way.
+        for (offset, bytes) in std::mem::take(&mut self.dirty) {
+            let ends = offset + bytes.len();
+            let before = lines.start.clamp(offset, ends) - offset;
+            let behind = lines.end.clamp(offset, ends) - offset;
+            if behind <= before || before == 0 && behind == 0 {
+                self.dirty.push((offset, bytes));
+                continue;
+            }
+            let parts = [(offset, &bytes[..before]), (offset + behind, &bytes[behind..])];
+            let parts = parts.into_iter().filter(|(_, part)| !part.is_empty());
+            self.dirty.extend(parts.map(|(offset, part)| (offset, part.to_vec())));
+        }
+        for line in lines.clone().step_by(LINE) {
+            let bytes = self.seen[line..(line + LINE).min(lines.end)].to_vec();
+            self.flushing.push((line, bytes));
+        }
+    }
+
+    /// The lines on their way have arrived.
+    pub fn fence(&mut self) {
+        self.count_synced();
+        for (offset, bytes) in std::mem::take(&mut self.flushing) {
+            put(&mut self.durable, offset, &bytes);
+        }
+    }
+
+    /// What was written until now counts as synced.
+    fn count_synced(&mut self) {
         if let Some((at, range, _)) = self.last_writes.pop() {
             self.last_writes = vec![(at, range, true)];
         }
-        for (offset, bytes) in std::mem::take(&mut self.dirty) {
+    }
+
+    /// All that is not durable yet, oldest first.
+    fn take_dirty(&mut self) -> impl Iterator<Item = (usize, Vec<u8>)> + use<> {
+        let flushing = std::mem::take(&mut self.flushing);
+        flushing.into_iter().chain(std::mem::take(&mut self.dirty))
+    }
+
+    fn is_clean(&self) -> bool {
+        self.dirty.is_empty() && self.flushing.is_empty() && self.seen == self.durable
+    }
+
+    pub fn sync(&mut self) {
+        self.count_synced();
+        for (offset, bytes) in self.take_dirty() {
             put(&mut self.durable, offset, &bytes);
         }
     }
@@ -102,7 +164,7 @@ impl FileBytes {
     /// dropped: the page cache still shows the rest, and no later sync writes them.
     pub fn sync_in_part(&mut self, random: &mut Random) {
         let kept = KEPT[random.below(KEPT.len() as u64) as usize];
-        for (offset, bytes) in std::mem::take(&mut self.dirty) {
+        for (offset, bytes) in self.take_dirty() {
             let mut at = 0;
             while at < bytes.len() {
                 let end = bytes.len().min(at + SECTOR - (offset + at) % SECTOR);
@@ -220,7 +282,7 @@ impl Medium {
             names.seen = names.durable.clone();
         }
         for body in self.files.values_mut() {
-            if body.dirty.is_empty() && body.seen == body.durable {
+            if body.is_clean() {
                 // Other forks keep sharing the file. The draw keeps the random sequence the same in
                 // either case.
                 random.below(KEPT.len() as u64);

@@ -4,18 +4,20 @@
 //! the access of a process. A killed process leaves the page cache to the next process. At a power
 //! cut unsynced bytes reach the medium by sectors, in any order, some torn, and of the unsynced
 //! changes of a directory's names a prefix does. A failed sync marks the pages clean: reads see the
-//! pages, and no later sync writes them. Disks can be forked, so a crash can be recovered in many
-//! ways.
+//! pages, and no later sync writes them. A file can be mapped: see [`FileMemory`], and `memory.rs`.
+//! Disks can be forked, so a crash can be recovered in many ways.
 
 mod faults;
 mod medium;
+mod memory;
 
-use super::{Device, DeviceFile, DirectoryLock, whole};
+use super::{Device, DeviceFile, DirectoryLock, FileMemory, whole};
 use crate::random::Random;
 use crate::sync::locked;
 pub use faults::SimulatedFault;
 use faults::{FaultPlan, countdown_fires};
 use medium::{Medium, split};
+use memory::SimulatedMemory;
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -247,7 +249,7 @@ impl SimulatedDevice {
     }
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct SimulatedFile {
     state: Arc<ProcessState>,
     path: PathBuf,
@@ -360,6 +362,10 @@ impl DeviceFile for SimulatedFile {
 
     fn len(&self) -> io::Result<u64> {
         Ok(self.state.medium()?.body(self.file)?.seen.len() as u64)
+    }
+
+    fn map(&self) -> io::Result<Box<dyn FileMemory>> {
+        Ok(Box::new(SimulatedMemory::new(self.clone(), self.len()?)))
     }
 }
 
