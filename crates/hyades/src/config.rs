@@ -76,6 +76,7 @@ pub struct Builder {
     pub(crate) removed_limit: u64,
     pub(crate) isolation: Isolation,
     pub(crate) patience: u32,
+    pub(crate) speculative_reads: bool,
     pub(crate) partitions: usize,
     pub(crate) snapshots: SnapshotSettings,
     pub(crate) posted_calls: usize,
@@ -106,6 +107,7 @@ impl Default for Builder {
             removed_limit: 1 << 30,
             isolation: Isolation::default(),
             patience: 0,
+            speculative_reads: false,
             partitions: SLOTS as usize,
             snapshots: SnapshotSettings::default(),
             posted_calls: 5000,
@@ -171,6 +173,18 @@ impl Builder {
     #[cfg(feature = "research")]
     pub fn replay(mut self, replay: Replay) -> Self {
         self.replay = replay;
+        self
+    }
+
+    /// Sets whether a transaction under [`Concurrency::Hekaton`] reads rows that another
+    /// transaction is about to commit, as in the paper (feature `research`). The transaction then
+    /// depends on the commit: at its own end it waits for the outcome, and conflicts if the commit
+    /// failed. Until then the transaction may have read what never was. Each commit copies the rows
+    /// it writes. Default: false, a transaction waits at the read. Other concurrency controls have
+    /// no speculative reads.
+    #[cfg(feature = "research")]
+    pub fn speculative_reads(mut self, speculates: bool) -> Self {
+        self.speculative_reads = speculates;
         self
     }
 

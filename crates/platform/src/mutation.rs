@@ -213,6 +213,8 @@ mutations! {
     /// A reader takes the version in place, although a preparing transaction overwrites the version
     /// before.
     OverlookPreparing "overlook-preparing",
+    /// A transaction does not wait for the commits it depends on.
+    ForgetDependencies "forget-dependencies",
     /// A version read is valid while in place, although a preparing transaction overwrites the
     /// version.
     ValidateInPlaceOnly "validate-in-place-only",

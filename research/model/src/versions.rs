@@ -83,6 +83,8 @@ enum VersionsMistake {
     /// A row held by another transaction does not make its reader late.
     HeldIsNotLate,
     OverwriteNewer,
+    /// A transaction does not wait for the commits it depends on.
+    ForgetDependencies,
     /// A transaction does not notice its end if it had announced a bound only.
     OverlookEndedBound,
 }
@@ -94,6 +96,8 @@ struct VersionsRules {
     held_against: HeldAgainst,
     /// Room for versions is short, once: transactions that want a version are ended.
     is_short: bool,
+    /// Transactions read what others are about to commit, and depend on these commits.
+    speculates: bool,
     mistake: Option<VersionsMistake>,
 }
 
@@ -101,6 +105,7 @@ const OURS: VersionsRules = VersionsRules {
     isolation: Isolation::Serializable,
     held_against: HeldAgainst::SerialOrder,
     is_short: false,
+    speculates: false,
     mistake: None,
 };
 
@@ -128,6 +133,10 @@ enum VersionsPhase {
     /// Reads the row, or a version that was kept.
     Take(u8),
     Mark(u8),
+    /// Looks at the mark of a row read before its commit, and at the slot.
+    AwaitCommit(u8),
+    /// Looks at the version of the row.
+    TakeOutcome(u8),
     /// Says that the transaction draws a timestamp.
     SayDrawing,
     Draw,
@@ -158,6 +167,8 @@ enum FoundVersion {
     Unread,
     InPlace(u8),
     Kept(u8),
+    /// A version whose commit is under way, shown by its writer.
+    Shown(u8),
     /// No version: the needed version was not kept.
     Nothing,
 }
@@ -165,7 +176,9 @@ enum FoundVersion {
 impl FoundVersion {
     fn version(self) -> Option<u8> {
         match self {
-            FoundVersion::InPlace(version) | FoundVersion::Kept(version) => Some(version),
+            FoundVersion::InPlace(version)
+            | FoundVersion::Kept(version)
+            | FoundVersion::Shown(version) => Some(version),
             FoundVersion::Unread | FoundVersion::Nothing => None,
         }
     }
@@ -261,6 +274,7 @@ pub enum VersionsAction {
 
 const KEPT: &str = "a version that is read is there";
 const AS_OF: &str = "a transaction reads the newest versions as of its timestamp";
+const COMMITTED: &str = "what commits has read what has committed";
 const SERIAL: &str = "what commits at a timestamp has read the newest versions below it";
 const FIRST_WINS: &str = "what commits has overwritten the versions that it could read";
 const CAUGHT: &str = "replay runs a command on the rows that it has read";
@@ -338,6 +352,20 @@ impl VersionsState {
             let tid = txn.commit_to(row)?;
             let mut others = self.txns.iter().filter_map(|other| other.commit_to(row));
             others.find(|other| (txn.as_of + 1..tid).contains(other)).map(|other| (number, other))
+        })
+    }
+
+    /// A transaction that has committed, and has read a row whose writer has not.
+    fn dirty(&self) -> Option<(usize, usize)> {
+        let committed = |row: usize, tid: u8| {
+            tid == 0 || self.txns.iter().any(|txn| txn.commit_to(row) == Some(tid))
+        };
+        self.txns.iter().enumerate().find_map(|(number, txn)| {
+            let dirty = |(row, it): &(usize, FoundVersion)| {
+                it.version().is_some_and(|version| !committed(*row, version))
+            };
+            let valid = txn.decision == Decision::Valid;
+            Some((number, txn.read().find(|it| valid && dirty(it))?.0))
         })
     }
 
@@ -432,6 +460,7 @@ impl Model for Versions {
         let mut properties = vec![
             Property::always(KEPT, |_, s: &VersionsState| s.lost().is_none()),
             Property::always(AS_OF, |_, s: &VersionsState| s.missed_as_of().is_none()),
+            Property::always(COMMITTED, |_, s: &VersionsState| s.dirty().is_none()),
             history,
             Property::always(CAUGHT, |_, s: &VersionsState| s.replay().1.is_none()),
             Property::always(SAME_END, |_, s: &VersionsState| !s.ends_otherwise()),
@@ -454,6 +483,14 @@ impl Model for Versions {
                 s.txns.iter().any(|txn| txn.found.into_iter().any(is_kept))
             }),
         ];
+        if self.rules.speculates {
+            let name = "a transaction fails with a commit it depends on";
+            properties.push(Property::sometimes(name, |_, s: &VersionsState| {
+                let shown = |it: FoundVersion| matches!(it, FoundVersion::Shown(_));
+                let fails = |txn: &VersionsTxn| txn.decision == Decision::Failed;
+                s.txns.iter().any(|txn| fails(txn) && txn.found.into_iter().any(shown))
+            }));
+        }
         if self.rules.is_short {
             let name = "a transaction that only reads is ended";
             properties.push(Property::sometimes(name, |_, s: &VersionsState| {

@@ -1,10 +1,11 @@
 //! The conduct of the program around a database in a history: its wakers, the length of its
 //! transactions, its devices, rarer settings, and changes of the schema. Two histories of three are
-//! plain; each of the others draws one or two features.
+//! plain; each of the others draws one or two features. Under Hekaton half of all histories read
+//! speculatively.
 
 use crate::plan::Plan;
 use fastrand::Rng;
-use hyades::Builder;
+use hyades::{Builder, Concurrency};
 use hyades_platform::device::{Device, Nvm, NvmDevice, SimulatedDevice, StripedDevice};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -40,12 +41,17 @@ pub struct Conduct {
     pub exact_checkpoints: bool,
     /// The device of the log.
     pub device: LogDevice,
+    /// Whether transactions under Hekaton read what others are about to commit.
+    #[serde(default)]
+    pub speculative_reads: bool,
 }
 
 impl Conduct {
     /// The conduct of a seed. Adjusts the tables of the plan.
     pub(crate) fn random(rng: &mut Rng, plan: &mut Plan) -> Conduct {
-        let mut conduct = Conduct::default();
+        let hekaton = plan.combination.concurrency == Concurrency::Hekaton;
+        let speculative_reads = hekaton && rng.clone().bool();
+        let mut conduct = Conduct { speculative_reads, ..Conduct::default() };
         if rng.u32(0..3) != 0 {
             return conduct;
         }
@@ -81,6 +87,7 @@ impl Conduct {
             (matches!(self.device, LogDevice::Striped(_)) && !plan.stepped, "a striped device"),
             (self.device == LogDevice::Nvm, "non-volatile memory"),
             (plan.tables.changes && !plan.stepped, "changes of the schema"),
+            (self.speculative_reads, "speculative reads"),
         ];
         all.into_iter().filter(|(drawn, _)| *drawn).map(|(_, name)| name).collect()
     }
@@ -105,6 +112,7 @@ impl Conduct {
         builder
             .asynchronous(self.asynchronous)
             .patience(self.patience)
+            .speculative_reads(self.speculative_reads)
             .checkpoint_settings(|settings| settings.fuzzy &= !exact)
     }
 }

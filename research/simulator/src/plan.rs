@@ -221,6 +221,7 @@ impl Plan {
         if self.conduct != Conduct::default() {
             push(&|p| p.conduct = Conduct::default());
             push(&|p| p.conduct.wakers = false);
+            push(&|p| p.conduct.speculative_reads = false);
         }
         if self.tables.changes {
             push(&|p| p.tables.changes = false);

@@ -80,6 +80,7 @@ fn is_broken_elsewhere(rule: Mutation) -> bool {
                 | Mutation::ForgetAboveFloor
                 | Mutation::OverlookReaders
                 | Mutation::OverlookPreparing
+                | Mutation::ForgetDependencies
                 | Mutation::ValidateInPlaceOnly
                 | Mutation::OverwriteNewer
                 | Mutation::UnlinkForReaders

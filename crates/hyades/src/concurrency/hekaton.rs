@@ -26,8 +26,11 @@
 //! that has looked for a key in a unique secondary index is validated all the same: uniqueness is
 //! of the present.
 //!
-//! Left out of the paper: a reader waits, for a moment, for a transaction preparing its commit,
-//! instead of reading the versions to be committed (docs/protocols/hekaton.md, C6).
+//! A reader waits, for a moment, for a transaction preparing its commit. With
+//! [`crate::Builder::speculative_reads`] the reader reads the versions to be committed, as in the
+//! paper, and depends on the commit ([`Hekaton::settle`]; docs/protocols/hekaton.md, C6).
+
+mod speculation;
 
 use super::locks::{LockWord, MarksRows, ReadTime};
 use super::optimistic::PATIENCE;
@@ -52,6 +55,8 @@ pub struct Hekaton {
     active: Arc<ActiveTransactions>,
     /// Transactions read a snapshot and need not be serializable.
     snapshot_isolation: bool,
+    /// Transactions read what others are about to commit.
+    speculates: bool,
     /// Commands are replayed on several versions of rows, as of the timestamps of their reads.
     replays_versions: bool,
 }
@@ -173,6 +178,9 @@ impl Hekaton {
         engine: &Engine<P>,
         state: &mut TxnState<'_, Hekaton, P>,
     ) -> Result<Needs, Abort> {
+        if state.control.speculated {
+            self.settle(engine, state)?;
+        }
         state.observe_held(&engine.protocol, false);
         // A row not found in an index may have been there as of the transaction's beginning.
         let valid = !self.active.has_ended(state.control.slot, state.control.as_of);
@@ -221,6 +229,13 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for Hekaton {
                 // The writer has written this row already.
                 Preparing::At(at) if word::tid(record.word.load(Ordering::Acquire)) >= at => {}
                 _ if broken!(OverlookPreparing) => {}
+                Preparing::At(at) if self.speculates => {
+                    if let Some(version) = self.speculate(state, table, record, at) {
+                        return Ok(version.into());
+                    }
+                    std::hint::spin_loop();
+                    continue;
+                }
                 _ => {
                     std::hint::spin_loop();
                     continue;
@@ -332,6 +347,7 @@ impl<P: LoggingProtocol> Commits<P> for Hekaton {
         Hekaton {
             active: Arc::default(),
             snapshot_isolation: settings.snapshot_isolation,
+            speculates: settings.speculates,
             replays_versions: settings.commands == CommandReplay::MayKeepVersions,
         }
     }
@@ -354,7 +370,7 @@ impl<P: LoggingProtocol> Commits<P> for Hekaton {
 
     fn begin(&self, engine: &Engine<P>, slot: &mut u32, _: Beginning) -> ReadTime {
         let as_of = self.active.begin(*slot, &engine.epoch);
-        ReadTime { slot: *slot, as_of, checks_uniqueness: false, last_read: 0 }
+        ReadTime { slot: *slot, as_of, ..ReadTime::default() }
     }
 
     /// Section 3.2, "preparation", and 3.3, "postprocessing".
@@ -369,8 +385,14 @@ impl<P: LoggingProtocol> Commits<P> for Hekaton {
         if state.writes.is_empty() {
             return self.end_read_only(engine, state).map(Committed::read_only);
         }
+        if state.control.speculated {
+            self.settle(engine, state)?;
+        }
         let tid = self.active.prepare(state.control.slot, &engine.epoch);
         let tid = tid.ok_or(Abort::Conflict)?;
+        if self.speculates {
+            self.show(engine, state, tid);
+        }
         for write in state.writes.iter_mut() {
             write.base = word::tid(write.record.word.load(Ordering::Relaxed));
             debug_assert!(write.base < tid, "timestamps ascend");
@@ -386,7 +408,11 @@ impl<P: LoggingProtocol> Commits<P> for Hekaton {
             steps::validate_and_append(self, engine, state, &mut commit, (tid, command), valid)?
         };
         let placed = reserved.fill(tid);
-        let slow = [Mutation::ValidateInPlaceOnly, Mutation::OverlookPreparing];
+        let slow = [
+            Mutation::ValidateInPlaceOnly,
+            Mutation::OverlookPreparing,
+            Mutation::ForgetDependencies,
+        ];
         if slow.into_iter().any(mutation::is) {
             // Makes reads and validations by other transactions likely between validation and
             // installing.
@@ -406,5 +432,8 @@ impl<P: LoggingProtocol> Commits<P> for Hekaton {
 
     fn release(&self, state: &mut TxnState<'_, Hekaton, P>) {
         locks::release(self, state);
+        if self.speculates {
+            self.active.hide(state.control.slot);
+        }
     }
 }

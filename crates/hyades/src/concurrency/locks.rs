@@ -11,6 +11,7 @@ use crate::storage::tid::Tid;
 use std::sync::atomic::{Ordering, fence};
 
 /// The time of a transaction's reads, and the number in the transaction's marks.
+#[derive(Default)]
 pub struct ReadTime {
     /// The transaction's slot among the active transactions.
     pub slot: u32,
@@ -20,6 +21,8 @@ pub struct ReadTime {
     /// Where rows and gaps keep last readers: the last reader of all rows overwritten and gaps
     /// entered.
     pub last_read: u64,
+    /// Whether the transaction has read what another one is about to commit, and depends on that.
+    pub speculated: bool,
 }
 
 /// A concurrency control that marks rows.

@@ -88,6 +88,8 @@ pub struct ControlSettings {
     pub may_wait: bool,
     /// Transactions read a snapshot and need not be serializable.
     pub snapshot_isolation: bool,
+    /// Transactions read what others are about to commit, and depend on these commits.
+    pub speculates: bool,
     pub commands: CommandReplay,
 }
 

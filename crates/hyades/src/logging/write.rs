@@ -5,12 +5,13 @@ use crate::storage::Stamp;
 use crate::storage::layout::Layout;
 use crate::storage::old_versions::ByteRanges;
 use crate::storage::record::{Record, word};
-use crate::storage::row::{Assignments, push_varint};
+use crate::storage::row::{Assignments, apply_delta, push_varint};
 use crate::storage::table::TableData;
 use crate::storage::tid::Tid;
 use crate::storage::usage::{UsageCells, change_of};
 use bumpalo::Bump;
 use hyades_platform::reclaim::Guard;
+use std::borrow::Cow;
 use std::ops::Range;
 
 /// Buffered change of a row.
@@ -42,6 +43,25 @@ impl<S> Write<'_, S> {
             Pending::Delta(_, delta) => Change::Delta { base: self.base, delta },
             Pending::Delete => Change::Delete,
         }
+    }
+
+    /// The row that the write leaves, in the form of a record; none if the write deletes. The
+    /// caller alone may change the row.
+    pub fn image(&self, table: &TableData<S>) -> Option<Box<[u8]>>
+    where
+        S: Stamp,
+    {
+        let row = match self.pending {
+            Pending::Put(row) => Cow::Borrowed(row),
+            Pending::Delta(_, delta) => {
+                let mut row = Vec::new();
+                table.read_row(self.record, &mut row);
+                apply_delta(&table.layout, &mut row, delta).expect("the row's length was checked");
+                Cow::Owned(row)
+            }
+            Pending::Delete => return None,
+        };
+        Some(table.record_bytes(&row).into())
     }
 
     /// Returns the bytes of the row in the record that the change overwrites, if in place, and

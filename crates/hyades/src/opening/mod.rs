@@ -219,6 +219,7 @@ impl Opening<'_> {
             // In simulations one thread runs transactions of several sessions inside each other.
             may_wait: !self.builder.log.research.stepped,
             snapshot_isolation: self.builder.isolation == Isolation::Snapshot,
+            speculates: self.builder.speculative_reads,
             commands,
         }
     }

@@ -56,6 +56,7 @@ fn sessions<C: Commits<Panics>>() -> Arc<Sessions<C, Panics>> {
         partitions: 4,
         may_wait: true,
         snapshot_isolation: false,
+        speculates: false,
         commands: CommandReplay::Never,
     });
     Arc::new(Sessions::new(engine, control, RetrySettings::default(), u64::MAX))

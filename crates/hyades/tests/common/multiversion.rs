@@ -31,6 +31,11 @@ pub fn serializable() -> Opened {
     open(Protocol::None, Isolation::Serializable)
 }
 
+/// The same, where transactions read what others are about to commit.
+pub fn speculative(protocol: Protocol) -> Opened {
+    open_filled(hekaton(protocol, Isolation::Serializable).speculative_reads(true))
+}
+
 /// The builder of a database under timestamp order.
 pub fn ordered(protocol: Protocol) -> Builder {
     builder(protocol, TIMESTAMP_ORDER)

@@ -40,6 +40,15 @@ fn sums_and_rules_hold_beside_writers() {
     assert!(versions::sums_stay_right(versions::serializable(), Duration::from_secs(3)));
 }
 
+/// C6: what others are about to commit is read, and depended on.
+#[test]
+fn sums_and_rules_hold_with_speculative_reads() {
+    for protocol in PROTOCOLS {
+        let opened = versions::speculative(protocol);
+        assert!(versions::sums_stay_right(opened, Duration::from_secs(2)), "{protocol:?}");
+    }
+}
+
 /// A row read by a transaction is overwritten before the commit: the transaction runs again, unless
 /// it need not be serializable.
 #[test]

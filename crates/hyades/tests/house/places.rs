@@ -42,6 +42,7 @@ const CONTROLS: &[&str] = &[
 /// of pairs, the seam, and where people choose.
 const CONTROL_FILES: &[&str] = &[
     "crates/hyades/src/concurrency/hekaton.rs",
+    "crates/hyades/src/concurrency/hekaton/speculation.rs",
     "crates/hyades/src/concurrency/mod.rs",
     "crates/hyades/src/concurrency/no_wait.rs",
     "crates/hyades/src/concurrency/silo.rs",

@@ -22,9 +22,13 @@ fn each_broken_rule_of_hekaton_is_noticed() {
         versions::a_unique_key_is_of_the_present(builder)
     };
     let sums = || versions::sums_stay_right(versions::serializable(), Duration::from_secs(20));
+    let speculative = || {
+        let opened = versions::speculative(Protocol::None);
+        versions::sums_stay_right(opened, Duration::from_secs(20))
+    };
     let beginning = || versions::a_reader_sees_its_beginning(versions::serializable());
     let needed = || versions::what_a_reader_needs_stays(versions::serializable());
-    let rules: [BrokenRule<'_>; 13] = [
+    let rules: [BrokenRule<'_>; 14] = [
         (Mutation::LateCommands, &late),
         (Mutation::StraddlingCommands, &straddling),
         (Mutation::ForgetAboveFloor, &late_again),
@@ -38,6 +42,7 @@ fn each_broken_rule_of_hekaton_is_noticed() {
         (Mutation::BoundAsTimestamp, &sums),
         (Mutation::OverlookPreparing, &sums),
         (Mutation::ValidateInPlaceOnly, &sums),
+        (Mutation::ForgetDependencies, &speculative),
     ];
     broken::each_is_noticed(&rules);
 }

@@ -151,6 +151,11 @@ pub struct Knobs {
     /// 0]
     #[arg(long, value_name = "SIZE", value_parser = units::size)]
     pub delta: Option<u64>,
+    /// Under hekaton: read what other transactions are about to commit, and depend on their
+    /// commits, as in the paper [default: wait at the read]
+    #[arg(long)]
+    #[serde(default)]
+    pub speculative_reads: bool,
     /// Under physiological logging: log no before-images, and recover without an undo pass
     #[arg(long)]
     pub no_undo: bool,
@@ -302,6 +307,7 @@ impl Knobs {
         let set = [
             ("--delta", self.delta.is_some()),
             ("--no-undo", self.no_undo),
+            ("--speculative-reads", self.speculative_reads),
             ("--cut-changes", self.cut_changes.is_some()),
             ("--whole-rows", self.whole_rows),
             ("--compress-lists", self.compress_lists),

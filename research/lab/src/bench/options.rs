@@ -342,6 +342,9 @@ impl Common {
         }
         self.posting.check(self.concurrency)?;
         self.knobs.check_phases(self.posting.posts())?;
+        if self.knobs.speculative_reads && self.concurrency != Concurrency::Hekaton {
+            return usage("--speculative-reads is for --concurrency hekaton");
+        }
         let others = [
             ("--recover", self.recover),
             ("--max-recovery", self.max_recovery.is_some()),

@@ -146,6 +146,7 @@ impl Settings {
             .concurrency(self.concurrency.control())
             .isolation(self.isolation.isolation())
             .patience(self.patience)
+            .speculative_reads(self.knobs.speculative_reads)
             .record(record)
             .streams(self.streams.max(1))
             .recovery_threads(self.recovery_threads)

@@ -2,8 +2,8 @@
 
 use super::VersionsMistake as Mistake;
 use super::{
-    AS_OF, Access, CAUGHT, HeldAgainst, Isolation, KEPT, OURS, SERIAL, Versions, VersionsMistake,
-    VersionsProgram, VersionsRules,
+    AS_OF, Access, CAUGHT, COMMITTED, HeldAgainst, Isolation, KEPT, OURS, SERIAL, Versions,
+    VersionsMistake, VersionsProgram, VersionsRules,
 };
 use crate::case::{Case, Rules};
 use crate::check::{Outcome, explore};
@@ -57,6 +57,7 @@ const SNAPSHOT: VersionsRules = VersionsRules {
     isolation: Isolation::Snapshot,
     held_against: HeldAgainst::SnapshotIsolation,
     is_short: false,
+    speculates: false,
     mistake: None,
 };
 
@@ -88,6 +89,10 @@ fn reading() -> Vec<Case> {
         }),
         mistake("a reader does not look at the slot of a marked row", AS_OF, || {
             slip(Mistake::OverlookPreparing, &[READ, WRITE])
+        }),
+        mistake("a transaction does not wait for a commit it depends on", COMMITTED, || {
+            let mistake = Some(Mistake::ForgetDependencies);
+            run(VersionsRules { speculates: true, mistake, ..OURS }, vec![at_once(&[READ, WRITE])])
         }),
         mistake("a transaction is not ended that had announced a bound only", KEPT, || {
             let mistake = Some(Mistake::OverlookEndedBound);
@@ -144,6 +149,9 @@ fn ours() -> Vec<Case> {
     vec![
         Case::holds(ITEM, "bounds, timestamps, marks, and late data", 300_000, || {
             run(OURS, mixed())
+        }),
+        Case::holds(ITEM, "the same with speculative reads", 300_000, || {
+            run(VersionsRules { speculates: true, ..OURS }, mixed())
         }),
         Case::holds(ITEM, "the same under snapshot isolation", 300_000, || run(SNAPSHOT, mixed())),
         Case::holds(ITEM, "bounds, timestamps, marks, where room is short", 50_000, || {

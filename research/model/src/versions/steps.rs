@@ -1,8 +1,9 @@
 //! The steps of a transaction.
 
 use super::VersionsPhase::{
-    Announce, Ask, AskHolder, Check, Decide, Draw, FindReaders, Holder, Install, Leave, Look, Mark,
-    Over, Place, ReadClock, SayDrawing, SayDrawn, SayExactly, Take, Unmark,
+    Announce, Ask, AskHolder, AwaitCommit, Check, Decide, Draw, FindReaders, Holder, Install,
+    Leave, Look, Mark, Over, Place, ReadClock, SayDrawing, SayDrawn, SayExactly, Take, TakeOutcome,
+    Unmark,
 };
 use super::{
     Access, ActiveSlot, Decision, FoundVersion, Isolation, MarkedRow, ROWS, SlotCommits, SlotReads,
@@ -41,6 +42,8 @@ impl Versions {
             Ask(at) => self.ask(state, number, at),
             Take(at) => self.take(state, number, at),
             Mark(at) => self.mark(state, number, at),
+            AwaitCommit(row) => state.await_commit(number, row),
+            TakeOutcome(row) => self.take_outcome(state, number, row),
             SayDrawing => {
                 state.slots[slot].commits = SlotCommits::Draws;
                 own.phase = Draw;
@@ -97,9 +100,20 @@ impl Versions {
         match txn.program.accesses.get(usize::from(at)) {
             Some(Access::Read(_)) => Look(at),
             Some(Access::Mark(_)) => Mark(at),
-            None if txn.program.writes().is_none() => Leave,
-            None if self.has(VersionsMistake::DrawBeforeSaying) => Draw,
-            None => SayDrawing,
+            None => self.settle(txn),
+        }
+    }
+
+    /// Settles the next commit that the transaction depends on, or begins its own.
+    fn settle(&self, txn: &VersionsTxn) -> VersionsPhase {
+        let shown = |(_, it): &(usize, FoundVersion)| matches!(it, FoundVersion::Shown(_));
+        match txn.read().find(shown) {
+            Some((row, _)) if !self.has(VersionsMistake::ForgetDependencies) => {
+                AwaitCommit(row as u8)
+            }
+            _ if txn.program.writes().is_none() => Leave,
+            _ if self.has(VersionsMistake::DrawBeforeSaying) => Draw,
+            _ => SayDrawing,
         }
     }
 
@@ -113,7 +127,17 @@ impl Versions {
             SlotCommits::At(tid) => tid <= txn.as_of,
         };
         let waits = waits && !self.has(VersionsMistake::OverlookPreparing);
-        txn.owner = 0;
+        let owner = std::mem::take(&mut txn.owner);
+        let row = usize::from(row_of(txn, at));
+        if let SlotCommits::At(tid) = state.slots[usize::from(owner)].commits
+            && waits
+            && self.rules.speculates
+            && state.rows[row].version < tid
+        {
+            txn.found[row] = FoundVersion::Shown(tid);
+            txn.phase = self.access(txn, at + 1);
+            return;
+        }
         txn.phase = if waits { Look(at) } else { Take(at) };
     }
 
@@ -132,6 +156,24 @@ impl Versions {
             kept.map_or(FoundVersion::Nothing, FoundVersion::Kept)
         };
         txn.phase = self.access(txn, at + 1);
+    }
+
+    /// The outcome of a commit that the transaction depends on: its version, in place or kept, or
+    /// no such version.
+    fn take_outcome(&self, state: &mut VersionsState, number: usize, row: u8) {
+        let txn = &mut state.txns[number];
+        let MarkedRow { version, ends, .. } = state.rows[usize::from(row)];
+        let found = &mut txn.found[usize::from(row)];
+        let tid = found.version().expect("it was read");
+        *found = if version == tid {
+            FoundVersion::InPlace(tid)
+        } else if version > tid && ends[usize::from(tid)] > 0 {
+            FoundVersion::Kept(tid)
+        } else {
+            (txn.decision, txn.phase) = (Decision::Failed, Unmark);
+            return;
+        };
+        txn.phase = self.settle(txn);
     }
 
     /// Whether the transaction, or another one begun at the same time in its slot, was ended.
@@ -305,6 +347,17 @@ fn look(state: &mut VersionsState, number: usize, marked: VersionsPhase, unmarke
 }
 
 impl VersionsState {
+    /// Waits while the version that the transaction has read is under way.
+    fn await_commit(&mut self, number: usize, row: u8) {
+        let txn = &mut self.txns[number];
+        let MarkedRow { version, marked, .. } = self.rows[usize::from(row)];
+        let tid = txn.found[usize::from(row)].version().expect("it was read");
+        let commits = marked.map(|slot| self.slots[usize::from(slot)].commits);
+        if commits != Some(SlotCommits::At(tid)) || version >= tid {
+            txn.phase = TakeOutcome(row);
+        }
+    }
+
     fn install(&mut self, number: usize) {
         let txn = &mut self.txns[number];
         let row = &mut self.rows[usize::from(txn.program.writes().expect("it writes"))];

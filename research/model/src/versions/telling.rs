@@ -43,6 +43,7 @@ fn tell_found(row: usize, found: FoundVersion) -> String {
     match found {
         FoundVersion::InPlace(version) => format!("reads {}@{version}", name(row)),
         FoundVersion::Kept(version) => format!("reads {}@{version}, which was kept", name(row)),
+        FoundVersion::Shown(version) => format!("reads {}@{version}, before its commit", name(row)),
         _ => format!("finds no version of {}", name(row)),
     }
 }
@@ -95,10 +96,25 @@ fn tell_next(before: &VersionsState, was: &VersionsTxn, is: &VersionsTxn) -> Str
             let row = row.into();
             format!("validates {}: it is {}", name(row), tell_holder(before, row))
         }
+        P::Ask(at) if matches!(is.found[row_at(was, at)], FoundVersion::Shown(_)) => {
+            format!(
+                "{}, and {}",
+                tell_slot(before, was, is),
+                tell_found(row_at(was, at), is.found[row_at(was, at)])
+            )
+        }
         P::Ask(_) | P::AskHolder(_) => tell_slot(before, was, is),
         P::Take(_) if is.decision == Decision::Failed => "finds that it was ended".into(),
         P::Take(at) => tell_found(row_at(was, at), is.found[row_at(was, at)]),
         P::Mark(at) => tell_mark(before, is, row_at(was, at)),
+        P::AwaitCommit(row) => {
+            let row = row.into();
+            format!("awaits {}: it is {}", name(row), tell_holder(before, row))
+        }
+        P::TakeOutcome(_) if is.decision == Decision::Failed => {
+            "fails: the commit it depends on has failed".into()
+        }
+        P::TakeOutcome(row) => tell_found(row.into(), is.found[usize::from(row)]),
         P::SayDrawing => "says that it draws a timestamp".into(),
         P::Draw => format!("draws {}", is.tid),
         P::SayDrawn => format!("says that it prepares at {}", is.tid),
@@ -157,6 +173,10 @@ impl Protocol for Versions {
             let name = name(row);
             format!("T{} {limit} has read {name}@{found}, not {name}@{version}", number + 1)
         };
+        if let Some((number, row)) = state.dirty() {
+            let name = name(row);
+            return format!("T{} has read {name}, whose writer has not committed", number + 1);
+        }
         if let Some((number, row, version)) = state.missed_as_of() {
             let limit = format!("reads as of {}, and", state.txns[number].as_of);
             return tell(number, row, limit, version);

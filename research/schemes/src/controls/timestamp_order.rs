@@ -371,7 +371,7 @@ impl<P: LoggingProtocol> Commits<P> for TimestampOrder {
     ) -> ReadTime {
         engine.end_old_epoch(beginning.was_idle);
         let as_of = self.active.begin_at(*slot, &engine.epoch);
-        ReadTime { slot: *slot, as_of, checks_uniqueness: false, last_read: 0 }
+        ReadTime { slot: *slot, as_of, ..ReadTime::default() }
     }
 
     /// Section 2.1. The rows written are marked, and no later transaction has read them.

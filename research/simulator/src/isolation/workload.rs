@@ -251,6 +251,8 @@ pub fn run_load(load: &Load) -> Result<Vec<Observed>, String> {
             .protocol(load.combination.protocol)
             .concurrency(load.combination.concurrency)
             .isolation(load.isolation)
+            // Of Hekaton.
+            .speculative_reads(load.seed.is_multiple_of(2))
             .record(load.combination.record)
             .streams(load.combination.streams)
             .recovery_threads(2)
