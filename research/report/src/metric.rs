@@ -2,20 +2,71 @@
 
 use serde_json::Value;
 
-/// The parts of the workers' time: names for figures, and where a run's JSON has them.
-pub const TIME_PARTS: [(&str, &str); 11] = [
-    ("transaction logic", "/phases/us/logic"),
-    ("index", "/phases/us/index"),
-    ("concurrency control", "/phases/us/control"),
-    ("stamps of rows", "/phases/us/tracking"),
-    ("vector, list or number", "/phases/us/stamp"),
-    ("record", "/phases/us/record"),
-    ("place in the log", "/phases/us/place"),
-    ("buffer", "/phases/us/buffer"),
-    ("wait for the buffer", "/phases/us/wait"),
-    ("driver", "/phases/driver_us"),
-    ("idle", "/phases/idle_us"),
-];
+/// A part of the workers' time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimePart {
+    /// The transaction's own code.
+    Logic,
+    /// Finding rows, changing indexes.
+    Index,
+    /// Concurrency control.
+    Control,
+    /// What the logging protocol keeps about rows.
+    Tracking,
+    /// What the logging protocol adds to a record.
+    Stamp,
+    /// Encoding the record.
+    Record,
+    /// Taking a place in the log.
+    Place,
+    /// Filling the buffer.
+    Buffer,
+    /// Waiting for room in the buffer.
+    Wait,
+    /// The benchmark's driver.
+    Driver,
+    /// Outside of attempts, without a processor.
+    Idle,
+}
+
+impl TimePart {
+    /// All parts, in the order of figures.
+    pub const ALL: [TimePart; 11] = [
+        TimePart::Logic,
+        TimePart::Index,
+        TimePart::Control,
+        TimePart::Tracking,
+        TimePart::Stamp,
+        TimePart::Record,
+        TimePart::Place,
+        TimePart::Buffer,
+        TimePart::Wait,
+        TimePart::Driver,
+        TimePart::Idle,
+    ];
+
+    /// The name in figures, and where a run's JSON has the time.
+    const fn described(self) -> (&'static str, &'static str) {
+        match self {
+            TimePart::Logic => ("transaction logic", "/phases/us/logic"),
+            TimePart::Index => ("index", "/phases/us/index"),
+            TimePart::Control => ("concurrency control", "/phases/us/control"),
+            TimePart::Tracking => ("stamps of rows", "/phases/us/tracking"),
+            TimePart::Stamp => ("vector, list or number", "/phases/us/stamp"),
+            TimePart::Record => ("record", "/phases/us/record"),
+            TimePart::Place => ("place in the log", "/phases/us/place"),
+            TimePart::Buffer => ("buffer", "/phases/us/buffer"),
+            TimePart::Wait => ("wait for the buffer", "/phases/us/wait"),
+            TimePart::Driver => ("driver", "/phases/driver_us"),
+            TimePart::Idle => ("idle", "/phases/idle_us"),
+        }
+    }
+
+    /// The name in figures.
+    pub const fn name(self) -> &'static str {
+        self.described().0
+    }
+}
 
 /// A metric of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,10 +106,10 @@ pub enum Metric {
     WholeBandwidth,
     /// Worker time per transaction in microseconds.
     WorkerTime,
-    /// Time of the workers in a part of [`TIME_PARTS`], per transaction, in microseconds.
-    TimePart(usize),
+    /// Time of the workers in a part, per transaction, in microseconds.
+    TimePart(TimePart),
     /// The time of the workers in the first parts over that in the second.
-    TimeRatio(&'static [usize], &'static [usize]),
+    TimeRatio(&'static [TimePart], &'static [TimePart]),
     /// Worker threads.
     Workers,
     /// Processors busy with the workers.
@@ -228,9 +279,15 @@ fn replay_seconds(run: &Value) -> Option<f64> {
     Some(number("seconds")? - number("image_seconds")?)
 }
 
-/// The time of the workers in some of [`TIME_PARTS`], per transaction, in microseconds.
-fn time(run: &Value, parts: &[usize]) -> Option<f64> {
-    parts.iter().map(|part| run.pointer(TIME_PARTS[*part].1)?.as_f64()).sum()
+/// The time of the workers in some parts, per transaction, in microseconds. None where more than
+/// half of the attempts were interrupted: long attempts are interrupted most, so the others say
+/// little.
+fn time(run: &Value, parts: &[TimePart]) -> Option<f64> {
+    let attempts = |kind| run.pointer(kind).and_then(Value::as_f64);
+    if attempts("/phases/interrupted")? > attempts("/phases/attempts")? {
+        return None;
+    }
+    parts.iter().map(|part| run.pointer(part.described().1)?.as_f64()).sum()
 }
 
 /// Bytes of frames per record of the run's own incarnation, outside of their contents.
@@ -300,13 +357,17 @@ mod tests {
 
     #[test]
     fn parts_of_time_are_summed() {
-        let us = json!({"logic": 1.0, "index": 2.0, "control": 1.0, "tracking": 1.0, "stamp": 1.0,
-            "record": 1.0, "place": 0.5, "buffer": 0.5, "wait": 0.0});
-        let run = json!({"phases": {"us": us, "driver_us": 1.0, "idle_us": 1.0}});
-        assert_eq!(Metric::TimePart(1).of(&run), Some(2.0));
-        assert_eq!(Metric::TimeRatio(&[6, 7], &[0, 1]).of(&run), Some(1.0 / 3.0));
-        let one = json!({"phases": {"us": {"logic": 1.0}}});
-        assert_eq!(Metric::TimeRatio(&[0], &[0, 1]).of(&one), None);
+        use TimePart::{Buffer, Index, Logic, Place};
+        let run = |us: Value, interrupted: u64| {
+            json!({"phases": {"us": us, "driver_us": 1.0, "idle_us": 1.0, "attempts": 50,
+                "interrupted": interrupted}})
+        };
+        let us = json!({"logic": 1.0, "index": 2.0, "place": 0.5, "buffer": 0.5});
+        let ratio = Metric::TimeRatio(&[Place, Buffer], &[Logic, Index]);
+        assert_eq!(Metric::TimePart(Index).of(&run(us.clone(), 50)), Some(2.0));
+        assert_eq!(ratio.of(&run(us.clone(), 50)), Some(1.0 / 3.0));
+        assert_eq!(ratio.of(&run(us, 51)), None);
+        assert_eq!(ratio.of(&run(json!({"logic": 1.0}), 0)), None);
     }
 
     #[test]

@@ -141,7 +141,7 @@ fn same_everywhere(experiments: &[Experiment]) -> Data {
         "busy_processors": {"workers": 1.5, "others": 0.5},
         "phases": {"us": {"logic": 0.5, "index": 0.4, "control": 0.4, "tracking": 0.3, "stamp": 0.1,
                           "record": 0.2, "place": 0.1, "buffer": 0.1, "wait": 0.0},
-                   "driver_us": 0.2, "idle_us": 0.1},
+                   "driver_us": 0.2, "idle_us": 0.1, "attempts": 50, "interrupted": 1},
         "replicated": {"copied_per_s": 5e5, "transactions": 1000, "processor_seconds": 2.0,
                        "age_ms": 20.0, "catch_up_ms": 9.0, "state_matches": true},
         "observed": {

@@ -16,12 +16,6 @@ const LONGEST_FILE_LINES: usize = 520;
 const LONGEST_LINE_COLUMNS: usize = 100;
 const LONGEST_FUNCTION_LINES: usize = 70;
 
-/// Functions that may be longer. The list may only shrink.
-const LONG_FUNCTIONS: &[(&str, &str)] = &[
-    // Tables of experiments: runs, texts and checks of one figure.
-    ("research/report/src/table/taurus_2020_more.rs", "accesses"),
-];
-
 /// Every Rust source except these tests, which have to name the forbidden text.
 fn sources() -> Vec<Source> {
     let mut out = Vec::new();
@@ -158,24 +152,17 @@ fn functions(text: &str) -> Vec<(&str, usize, usize)> {
 #[test]
 fn functions_are_short() {
     let sources = sources();
-    let (mut found, mut seen, mut needed) = (Vec::new(), 0, Vec::new());
+    let (mut found, mut seen) = (Vec::new(), 0);
     for source in &sources {
         for (name, line, length) in functions(&source.text) {
             seen += 1;
             if length > LONGEST_FUNCTION_LINES {
-                if LONG_FUNCTIONS.contains(&(&source.path, name)) {
-                    needed.push((source.path.as_str(), name));
-                } else {
-                    found.push(format!("{}:{line}: {name} has {length} lines", source.path));
-                }
+                found.push(format!("{}:{line}: {name} has {length} lines", source.path));
             }
         }
     }
     assert!(seen > 2000, "functions were found: {seen}");
     expect_none(found, "functions longer than 70 lines");
-    for exception in LONG_FUNCTIONS {
-        assert!(needed.contains(exception), "{exception:?} is short: take it off the list");
-    }
 }
 
 #[test]

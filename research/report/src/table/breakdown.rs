@@ -6,7 +6,7 @@ use crate::chart::{Spread, Stack};
 use crate::checks::with_interval;
 use crate::experiment::{Panel, Paper, Shape};
 use crate::judge::{Basis, Check, Finding, Level, of_band, of_factor};
-use crate::metric::TIME_PARTS;
+use crate::metric::TimePart;
 
 /// The group of the runs by accesses.
 const LENGTHS: &str = "By accesses";
@@ -14,19 +14,17 @@ const LENGTHS: &str = "By accesses";
 const CONTENDED: &str = "YCSB, theta 1.2";
 const PHASES: &str = "--phases --in-flight 8192";
 
-/// Parts of [`TIME_PARTS`].
-const ALL: &[usize] = &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10];
 /// All time but idle time, which depends on other threads and processes.
-const BUSY: &[usize] = &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9];
-const TRACKING: &[usize] = &[3];
-const STAMPS: &[usize] = &[3, 4];
+const BUSY: &[TimePart] = TimePart::ALL.split_at(10).0;
+const TRACKING: &[TimePart] = &[TimePart::Tracking];
+const STAMPS: &[TimePart] = &[TimePart::Tracking, TimePart::Stamp];
 /// Poplar's "log contention": a number and a place. An upper bound, since the encoding of what the
 /// protocol adds to the record is in the same part as the number.
-const NUMBERS: &[usize] = &[4, 6];
+const NUMBERS: &[TimePart] = &[TimePart::Stamp, TimePart::Place];
 /// Poplar's "log work": the record, the buffer, and waiting for the buffer.
-const WORK: &[usize] = &[5, 7, 8];
+const WORK: &[TimePart] = &[TimePart::Record, TimePart::Buffer, TimePart::Wait];
 /// Poplar's "other".
-const OTHER: &[usize] = &[0, 1, 2, 9];
+const OTHER: &[TimePart] = &[TimePart::Logic, TimePart::Index, TimePart::Control, TimePart::Driver];
 
 fn runs(table: &Table<'_>) -> Vec<Run> {
     let all = [
@@ -66,24 +64,24 @@ fn runs(table: &Table<'_>) -> Vec<Run> {
 }
 
 fn panel(group: &'static str, title: &str, stacks: crate::experiment::Parts) -> Panel {
-    const NAMES: [&str; TIME_PARTS.len()] = {
-        let mut names = [""; TIME_PARTS.len()];
+    const NAMES: [&str; TimePart::ALL.len()] = {
+        let mut names = [""; TimePart::ALL.len()];
         let mut at = 0;
         while at < names.len() {
-            names[at] = TIME_PARTS[at].0;
+            names[at] = TimePart::ALL[at].name();
             at += 1;
         }
         names
     };
     let y = "share of the workers' time (%)";
     let shape = Shape::Parts { stacks, names: &NAMES, y };
-    Panel { group, title: title.to_string(), metric: Metric::TimePart(0), shape }
+    Panel { group, title: title.to_string(), metric: Metric::TimePart(TimePart::Logic), shape }
 }
 
 /// The shares of the parts; none where the run has no phases.
 fn stack(view: &View<'_>, group: &str, (series, x): (&str, f64), label: String) -> Option<Stack> {
     let part = |part| view.median(group, series, x, Metric::TimePart(part));
-    let us: Vec<f64> = ALL.iter().map(|at| part(*at)).collect::<Option<_>>()?;
+    let us: Vec<f64> = TimePart::ALL.into_iter().map(part).collect::<Option<_>>()?;
     let all: f64 = us.iter().sum();
     Some(Stack { label, parts: us.iter().map(|us| 100.0 * us / all).collect() })
 }
@@ -170,7 +168,8 @@ pub(super) fn experiment(table: &Table<'_>) -> Experiment {
                 to 2.1 %. Taking a number is the smallest part under every scheme.",
         how: "The engine reads the processor's counter where a transaction enters and leaves a \
               phase, in one of 61 attempts (`--phases`), on all workers; attempts during which \
-              the thread lost its processor are left out, and the time of the reads is taken off. \
+              the thread lost its processor are left out, and the time of the reads is taken off; \
+              a run with more attempts left out than measured does not count. \
               Stamps of rows: reading and raising what the logging protocol keeps about rows, with \
               the table of rows. Vector, list or number: computing and encoding what the protocol \
               adds to the record, and the latch of a number. Shares that are judged leave idle \
@@ -220,7 +219,8 @@ mod tests {
         for run in &experiment.runs {
             let us = json!({"logic": 1.0, "index": 1.0, "control": 1.0, "tracking": run.x,
                 "stamp": 0.0, "record": 1.0, "place": 1.0, "buffer": 1.0, "wait": 0.0});
-            let phases = json!({"us": us, "driver_us": 1.0, "idle_us": 1.0});
+            let phases = json!({"us": us, "driver_us": 1.0, "idle_us": 1.0,
+                "attempts": 50, "interrupted": 1});
             for _ in 0..5 {
                 data.add(&run.words, Outcome::Done(json!({ "phases": phases })));
             }

@@ -3,12 +3,9 @@
 
 use super::taurus_2020_memory::counts;
 use super::*;
-use crate::chart::Line;
 use crate::checks::{share, with_interval};
 use crate::experiment::{Panel, Paper, Shape};
-use crate::judge::{
-    Basis, Check, Finding, LEAST, TOLERANCE, of_band, of_cost, of_fall, of_limit, of_same,
-};
+use crate::judge::{Basis, Check, Finding, LEAST, TOLERANCE, of_band, of_cost, of_fall, of_same};
 
 pub(super) fn experiments(table: &Table<'_>) -> Vec<Experiment> {
     vec![full_mix(table), contention(table), parallelism(table), accesses(table)]
@@ -337,7 +334,7 @@ fn accesses(table: &Table<'_>) -> Experiment {
             // Fewer transactions in flight if transactions are long, so the engine's tables fit.
             let in_flight = (16_384.0 / accesses).max(64.0) as u64;
             let options = format!("--theta 0.6 --accesses {accesses} --in-flight {in_flight}");
-            let command = table.ycsb_with(&options).under("no-wait").with(PROCESSOR);
+            let command = table.ycsb_with(&options).under("no-wait");
             let command = command.by(scheme, "memory", 1, 4);
             runs.push(command.run("YCSB", scheme.label, *accesses));
         }
@@ -346,21 +343,13 @@ fn accesses(table: &Table<'_>) -> Experiment {
     Experiment {
         id: "2020-accesses",
         paper: Paper::Taurus2020,
-        source: "Figures 14 and 15, section 5.6",
+        source: "Figure 14, section 5.6",
         title: "Long transactions",
-        claim: "Throughput is inversely proportional to the number of accesses. Vectors take 0.6 % \
-                of the time from 2 to 200 accesses and 2.1 % at 2,000.",
+        claim: "Throughput is inversely proportional to the number of accesses.",
         how: "The log in shared memory, four streams, two-phase locking without waiting. Panel \
-              (b) is a difference of runs: the workers' processor time per transaction of Taurus \
-              data logging minus that of serial data logging, over the former. It contains \
-              everything that Taurus adds (vectors, the table of rows that have vectors, four \
-              flushers instead of one), so it is an upper bound of the paper's figure. It \
-              contains the noise between runs. Panel (c) has the conflicts of the same runs."
+              (b) has the conflicts of the same runs. Where the time goes: 2020-breakdown."
             .to_string(),
         differs: vec![
-            "the paper's profiler separates vectors from tracking; a difference of runs cannot, so \
-             the share of vectors is not judged"
-                .to_string(),
             format!("{} workers, not 56", table.here.cores),
             "the log in memory, not on disks".to_string(),
         ],
@@ -374,18 +363,7 @@ fn accesses(table: &Table<'_>) -> Experiment {
             },
             Panel {
                 group: "YCSB",
-                title: "(b) What Taurus adds to serial data".to_string(),
-                metric: Metric::WorkerTime,
-                shape: Shape::Derived {
-                    lines: added,
-                    x: "accesses per transaction",
-                    log_x: true,
-                    y: "share of worker time (%)",
-                },
-            },
-            Panel {
-                group: "YCSB",
-                title: "(c) Conflicts".to_string(),
+                title: "(b) Conflicts".to_string(),
                 metric: Metric::Conflicts,
                 shape: Shape::Lines { x: "accesses per transaction", log_x: true, log_y: false },
             },
@@ -407,36 +385,7 @@ fn accesses(table: &Table<'_>) -> Experiment {
             // Without contention a hundred times the work takes a hundred times as long.
             .claimed("section 5.6, figure 14")
             .resting_on(Basis::Construction),
-            Check::new(move |view| {
-                let lines = added(view, "YCSB");
-                let (x, share) = lines.first()?.points.last()?;
-                Some(Finding {
-                    text: format!(
-                        "At {x} accesses all that Taurus adds is {} % of the time (paper, vectors \
-                         alone: 0.6 to 2.1 %)",
-                        with_interval(share)
-                    ),
-                    level: of_limit(share, 2.1),
-                })
-            })
-            .resting_on(Basis::Context),
         ],
         not_measured: None,
     }
-}
-
-fn added(view: &View<'_>, group: &'static str) -> Vec<Line> {
-    let line = |label: &str, series: &str, over: &str| Line {
-        label: label.to_string(),
-        points: view
-            .runs(group)
-            .filter(|run| run.series == series)
-            .filter_map(|run| {
-                let ratio =
-                    view.ratio(group, Metric::WorkerTime, (series, run.x), (over, run.x))?;
-                Some((run.x, share(&ratio)))
-            })
-            .collect(),
-    };
-    vec![line("Taurus data above serial data", "Taurus data", "Serial data")]
 }
