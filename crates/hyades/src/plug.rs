@@ -30,7 +30,7 @@ pub use crate::logging::{
 };
 pub use crate::opening::pairs::{Pair, RunsUnder};
 pub use crate::storage::Stamp;
-pub use crate::storage::gap::{Gap, GapChange};
+pub use crate::storage::gap::{Gap, GapChange, GapLocks};
 pub use crate::storage::partition::TouchedPartitions;
 pub use crate::storage::record::{Record, WRITER, word};
 pub use crate::storage::tid::Tid;

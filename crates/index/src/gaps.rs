@@ -11,6 +11,11 @@ pub trait GapHooks<G> {
     fn split(&self, from: &G, to: &G);
     /// The whole key range of `from` goes to the leaf with payload `into`.
     fn merge(&self, into: &G, from: &G);
+    /// Whether the key range of an empty leaf may go to another leaf. After `true` the leaf leaves
+    /// the tree.
+    fn may_merge(&self, _from: &G) -> bool {
+        true
+    }
 }
 
 /// For payloads without a need of updates, for example `()`.

@@ -12,7 +12,8 @@ use super::tree::{LeafPosition, Path, PathStep, Tree};
 use super::version::{Backoff, Version};
 
 /// Number of attempts to unlink an empty leaf while other threads change the leaf's surroundings. A
-/// remaining leaf costs memory only, and is unlinked when next emptied.
+/// remaining leaf costs memory only, and is unlinked when next emptied, or together with a
+/// neighbour.
 const RECLAIM_ATTEMPTS: u32 = 64;
 
 /// Held locks. Dropping the set releases the locks left inside, with unchanged versions.
@@ -74,19 +75,22 @@ where
         }
     }
 
-    /// Unlinks the leaf of `probe`, if empty and not the only leaf.
+    /// Unlinks the leaf of `probe`, if empty and not the only leaf. Then does the same with the
+    /// leaf that has taken over the key range: the leaf may be empty, if not unlinked when emptied.
     #[cold]
     fn reclaim(&self, probe: &Probe<'_, W>, hooks: &dyn GapHooks<G>, guard: &Guard) {
         let mut backoff = Backoff::new();
         for _ in 0..RECLAIM_ATTEMPTS {
-            if self.try_reclaim(probe, hooks, guard).is_some() {
-                return self.lower_root(guard);
+            match self.try_reclaim(probe, hooks, guard) {
+                Some(false) => return self.lower_root(guard),
+                Some(true) => {}
+                None => backoff.pause(),
             }
-            backoff.pause();
         }
     }
 
-    /// Makes an attempt; `None` if something changed on the way.
+    /// Makes an attempt; `None` if something changed on the way. Returns whether the leaf is
+    /// unlinked, and the neighbour is empty.
     ///
     /// The leaf is unlinked together with its ancestors without another child, below the first
     /// ancestor with another child. The leaf's key range goes to the neighbouring leaf, below the
@@ -97,7 +101,7 @@ where
         probe: &Probe<'_, W>,
         hooks: &dyn GapHooks<G>,
         guard: &Guard,
-    ) -> Option<()> {
+    ) -> Option<bool> {
         let mut path: Path<'_, W, N, B> = SmallVec::new();
         let LeafPosition { leaf, version, .. } =
             self.try_descend(guard, |inner, version, count| {
@@ -106,9 +110,9 @@ where
                 path.push(PathStep { inner, version, index, count });
                 index
             })?;
-        let Some(fork) = path.iter().rposition(|step| step.count > 1) else { return Some(()) };
+        let Some(fork) = path.iter().rposition(|step| step.count > 1) else { return Some(false) };
         if leaf.count() > 0 {
-            return Some(());
+            return Some(false);
         }
         let PathStep { inner: ancestor, version: ancestor_version, index, .. } = path[fork];
         let mut gone = Locks(SmallVec::new());
@@ -137,6 +141,10 @@ where
 
         debug_assert!(!std::ptr::eq(leaf, neighbour), "a leaf's range goes to another leaf");
         debug_assert_eq!(leaf.count(), 0, "the leaf has been empty since it was observed");
+        if !hooks.may_merge(&leaf.top.gap) {
+            return Some(false);
+        }
+        let is_neighbour_empty = neighbour.count() == 0;
         let subtree = ancestor.child(index);
         hooks.merge(&neighbour.top.gap, &leaf.top.gap);
         let full = ancestor.remove_child(index);
@@ -154,7 +162,7 @@ where
                 retire(guard, full_key.len(), move || drop(Box::from_raw(full)));
             }
         }
-        Some(())
+        Some(is_neighbour_empty)
     }
 
     /// Removes a root with only one child left. If other threads interfere the root stays: no harm.

@@ -28,9 +28,12 @@ pub(super) fn retire(entry: *const Entry, guard: &Guard) {
     unsafe { epoch::retire(guard, 0, move || drop(Box::from_raw(entry.cast_mut()))) };
 }
 
-/// A stamp copied by splits and joined by maximum in merges.
+/// A stamp copied by splits and joined by maximum in merges. A leaf with [`HELD`] in its stamp is
+/// not merged.
 #[derive(Default)]
 pub(super) struct Stamp(pub AtomicU64);
+
+const HELD: u64 = 1 << 63;
 
 pub(super) struct Stamps;
 
@@ -40,6 +43,9 @@ impl GapHooks<Stamp> for Stamps {
     }
     fn merge(&self, into: &Stamp, from: &Stamp) {
         into.0.fetch_max(from.0.load(Ordering::SeqCst), Ordering::SeqCst);
+    }
+    fn may_merge(&self, from: &Stamp) -> bool {
+        from.0.load(Ordering::SeqCst) & HELD == 0
     }
 }
 
@@ -292,6 +298,25 @@ fn a_queue_gives_its_leaves_back() {
         assert!(leaves(&index, &guard) <= 6);
     }
     drain(&index);
+}
+
+/// Leaves that may not be merged stay when emptied, with their ranges, and leave together with a
+/// neighbour.
+#[test]
+fn leaves_that_were_held_leave_with_a_neighbour() {
+    let (index, guard) = (Index::new(KeyShape::Fixed(8)), epoch::pin());
+    let key = |i: u64| i.to_be_bytes();
+    (0..MANY).for_each(|i| assert!(insert(&index, &key(i), &guard)));
+    let held = (MANY / 2..MANY / 2 + 200).step_by(10).map(|i| index.get(&key(i), &guard).1);
+    let held: BTreeMap<usize, Leaf<'_, Stamp>> = held.map(|leaf| (leaf.id(), leaf)).collect();
+    held.values().for_each(|leaf| _ = leaf.gap().0.fetch_or(HELD, Ordering::SeqCst));
+    (0..MANY).for_each(|i| assert!(remove(&index, &key(i), &guard)));
+    assert!(leaves(&index, &guard) >= held.len());
+    let leaf = index.get(&key(MANY / 2), &guard).1.id();
+    assert!(held.contains_key(&leaf), "its range is where it was");
+    held.values().for_each(|leaf| _ = leaf.gap().0.fetch_and(!HELD, Ordering::SeqCst));
+    assert!(insert(&index, &key(MANY / 2), &guard) && remove(&index, &key(MANY / 2), &guard));
+    assert_eq!(leaves(&index, &guard), 1);
 }
 
 #[test]

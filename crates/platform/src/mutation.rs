@@ -200,6 +200,16 @@ mutations! {
     /// An insertion takes no timestamp above the timestamps of transactions with an unsuccessful
     /// read of the key.
     GapsWithoutTimestamps "gaps-without-timestamps",
+    /// Under wait-die a transaction waits for an older transaction.
+    YoungerWaits "younger-waits",
+    /// Under wait-die a transaction does not lock the gap in which it misses a key.
+    MissWithoutLock "miss-without-lock",
+    /// Under wait-die a gap becomes part of another gap while a transaction has locked it.
+    MergeLockedGaps "merge-locked-gaps",
+    /// Under wait-die the part of a gap that is split off is not held by the splitting reader.
+    ForgetSplitOff "forget-split-off",
+    /// Under wait-die a transaction has a new timestamp at each attempt.
+    DrawTimestampAnew "draw-timestamp-anew",
     /// A transaction takes its read timestamp before announcing a timestamp.
     ReadBeforeAnnouncing "read-before-announcing",
     /// A transaction draws its commit timestamp before announcing the draw.

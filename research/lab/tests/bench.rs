@@ -317,7 +317,7 @@ fn wrong_usage_ends_with_2_and_says_what_is_right() {
         ("ycsb --protocol poplar-2", "choose none, serial, taurus"),
         ("ycsb --protocol silo-r --record command", "--record data"),
         ("ycsb --record both", "choose data, command, adaptive"),
-        ("ycsb --concurrency hope", "choose auto, no-wait, silo"),
+        ("ycsb --concurrency hope", "choose auto, no-wait, wait-die, silo"),
         ("ycsb --device tape", "choose file, memory"),
         ("ycsb --standard G", "A, B, C, D, E, F"),
         ("ycsb --rows 4 --accesses 3", "1 to 2"),

@@ -108,8 +108,14 @@ fn rows_are_spread_over_as_many_partitions_as_asked_for() {
 fn an_unsound_pair_names_the_sound_ones() {
     for (words, why) in [
         ("--protocol arrival --concurrency silo", "choose --concurrency partitioned, or"),
-        ("--protocol poplar --concurrency partitioned", "--concurrency no-wait or silo, or"),
-        ("--protocol silo-r --concurrency timestamp-order", "no-wait, silo, hekaton or tictoc"),
+        (
+            "--protocol poplar --concurrency partitioned",
+            "--concurrency no-wait, silo or wait-die, or",
+        ),
+        (
+            "--protocol silo-r --concurrency timestamp-order",
+            "no-wait, silo, hekaton, tictoc or wait-die",
+        ),
     ] {
         let output = lab(&format!("bench voter {words} {SHORT}"), &[]);
         assert_eq!(code(&output), 2, "{words}");

@@ -3,6 +3,7 @@
 //!
 //! - Taurus: [`TAURUS_2016`], of the first report (Yu et al., 2016); the baselines of the paper of
 //!   2020 (Xia et al., PVLDB 14(2)): [`SILO_R`], [`PLOVER`], and [`TICTOC`].
+//!   Two-phase locking that waits, which Taurus draws: [`WAIT_DIE`] (Rosenkrantz et al., 1978).
 //! - Poplar (Zhou et al., 2019): [`POPLAR`], and its baseline [`GSN`].
 //! - Command logging as in VoltDB (Malviya et al., ICDE 2014): [`ARRIVAL`] on [`PARTITIONED`], and
 //!   the baseline [`PHYSIOLOGICAL`].
@@ -38,5 +39,5 @@ mod protocols;
 mod table;
 
 pub use table::{ARRIVAL, GSN, PHYSIOLOGICAL, PLOVER, POPLAR, SILO_R, TAURUS_2016};
-pub use table::{PARTITIONED, TICTOC, TIMESTAMP_ORDER};
+pub use table::{PARTITIONED, TICTOC, TIMESTAMP_ORDER, WAIT_DIE};
 pub use table::{all_controls, all_protocols, register};

@@ -3,6 +3,7 @@
 use crate::controls::partitioned::Partitioned;
 use crate::controls::tictoc::TicToc;
 use crate::controls::timestamp_order::TimestampOrder;
+use crate::controls::wait_die::WaitDie;
 use crate::protocols::arrival::Arrival;
 use crate::protocols::gsn::Gsn;
 use crate::protocols::physiological::Physiological;
@@ -26,7 +27,10 @@ static TIMESTAMP_ORDER_ROW: PluggedControl = control("timestamp-order");
 static PARTITIONED_ROW: PluggedControl =
     PluggedControl { has_partitions: true, ..control("partitioned") };
 
-static CONTROLS: [&PluggedControl; 3] = [&TICTOC_ROW, &TIMESTAMP_ORDER_ROW, &PARTITIONED_ROW];
+static WAIT_DIE_ROW: PluggedControl = control("wait-die");
+
+static CONTROLS: [&PluggedControl; 4] =
+    [&TICTOC_ROW, &TIMESTAMP_ORDER_ROW, &PARTITIONED_ROW, &WAIT_DIE_ROW];
 
 /// Optimistic, with timestamps: a transaction may commit although its reads were overwritten
 /// meanwhile, as of a time before the overwriting (Yu et al., SIGMOD 2016). Histories are
@@ -56,6 +60,14 @@ pub const TIMESTAMP_ORDER: Concurrency = Concurrency::Plugged(&TIMESTAMP_ORDER_R
 /// transaction conflicts instead of waiting. A transaction that reads all partitions and writes
 /// nothing reads a snapshot.
 pub const PARTITIONED: Concurrency = Concurrency::Plugged(&PARTITIONED_ROW);
+
+/// Two-phase locking of rows and gaps, where a transaction waits for younger transactions, and runs
+/// again for an older one (Rosenkrantz, Stearns, Lewis, TODS 1978). A transaction keeps its age for
+/// all its runs, and the oldest never runs again for another transaction. A body that waits for a
+/// thread in need of one of the body's rows waits for ever. Inside a transaction of another
+/// database, and in [`Session::attempt`](hyades::Session::attempt), a transaction conflicts instead
+/// of waiting.
+pub const WAIT_DIE: Concurrency = Concurrency::Plugged(&WAIT_DIE_ROW);
 
 /// The row of a protocol that logs data records only, in several streams.
 const fn data_only<P: StartsOnLog>() -> PluggedProtocol {
@@ -144,7 +156,7 @@ pub fn all_protocols() -> impl Iterator<Item = Protocol> + Clone {
 /// Returns all concurrency controls: Hyades' own and those here. Calls [`register`].
 pub fn all_controls() -> impl Iterator<Item = Concurrency> + Clone {
     register();
-    [NO_WAIT, SILO, TICTOC, HEKATON, TIMESTAMP_ORDER, PARTITIONED].into_iter()
+    [NO_WAIT, SILO, TICTOC, HEKATON, TIMESTAMP_ORDER, PARTITIONED, WAIT_DIE].into_iter()
 }
 
 /// Declares the sound pairs with a log: `C: RunsUnder<P>`, and the rows of [`SCHEMES`].
@@ -159,6 +171,7 @@ macro_rules! pairs {
                 &Pair::without_log::<TicToc, NoLog>(TICTOC, Protocol::None),
                 &Pair::without_log::<TimestampOrder, NoLog>(TIMESTAMP_ORDER, Protocol::None),
                 &Pair::without_log::<Partitioned<NoLog>, NoLog>(PARTITIONED, Protocol::None),
+                &Pair::without_log::<WaitDie, NoLog>(WAIT_DIE, Protocol::None),
                 $($(&Pair::on_log::<$control, $protocol>($concurrency, $name),)+)+
             ],
         };
@@ -168,6 +181,7 @@ macro_rules! pairs {
 impl RunsUnder<NoLog> for TicToc {}
 impl RunsUnder<NoLog> for TimestampOrder {}
 impl RunsUnder<NoLog> for Partitioned<NoLog> {}
+impl RunsUnder<NoLog> for WaitDie {}
 
 // Under TicToc, Hekaton and timestamp order a transaction may precede, in the serial order,
 // transactions with an earlier commit: protocols with numbers in the order of commits do not
@@ -181,6 +195,9 @@ pairs! {
     TicToc [TICTOC] under Serial [SERIAL], Taurus [TAURUS], Taurus2016 [TAURUS_2016],
         SiloR [SILO_R];
     TimestampOrder [TIMESTAMP_ORDER] under Serial [SERIAL], Taurus [TAURUS];
+    WaitDie [WAIT_DIE] under Serial [SERIAL], Taurus [TAURUS], Taurus2016 [TAURUS_2016],
+        SiloR [SILO_R], Gsn [GSN], Physiological [PHYSIOLOGICAL], Plover [PLOVER],
+        Poplar [POPLAR];
     Partitioned<Serial> [PARTITIONED] under Serial [SERIAL];
     Partitioned<Taurus> [PARTITIONED] under Taurus [TAURUS];
     Partitioned<Physiological> [PARTITIONED] under Physiological [PHYSIOLOGICAL];

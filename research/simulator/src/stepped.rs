@@ -15,7 +15,7 @@ use fastrand::Rng;
 use hyades::Concurrency;
 use hyades_platform::clock;
 use hyades_platform::device::SimulatedFault;
-use hyades_schemes::{PARTITIONED, TIMESTAMP_ORDER};
+use hyades_schemes::{PARTITIONED, TIMESTAMP_ORDER, WAIT_DIE};
 use std::cell::RefCell;
 
 /// Start of the simulated time in nanoseconds: a moment in 2026.
@@ -53,7 +53,7 @@ pub(crate) fn work(case: &mut Case, opened: &Opened, ending: Ending) -> bool {
     let transactions = case.plan.sessions * case.plan.transactions;
     let enough = if quiet { transactions } else { rng.usize(0..transactions + 1) };
     // Under these a running transaction may hold rows that an inner transaction needs.
-    let holds = [Concurrency::NoWait, Concurrency::Hekaton, TIMESTAMP_ORDER, PARTITIONED];
+    let holds = [Concurrency::NoWait, Concurrency::Hekaton, TIMESTAMP_ORDER, PARTITIONED, WAIT_DIE];
     let interleaves = !holds.contains(&opened.combination.concurrency);
     let mut taken = case.takes_checkpoints().then(CheckpointCounts::default);
     let failed = run(&mut rng, opened, &runners, enough, interleaves, &mut taken).is_none();

@@ -22,6 +22,38 @@ fn is_of_partitions(rule: Mutation) -> bool {
     )
 }
 
+/// Whether the rule belongs to Hekaton's concurrency control.
+fn is_of_hekaton(rule: Mutation) -> bool {
+    matches!(
+        rule,
+        Mutation::ReadBeforeAnnouncing
+            | Mutation::DrawBeforeSaying
+            | Mutation::BoundAsTimestamp
+            | Mutation::LeavePartsBehind
+            | Mutation::StraddlingCommands
+            | Mutation::ForgetAboveFloor
+            | Mutation::OverlookReaders
+            | Mutation::OverlookPreparing
+            | Mutation::ForgetDependencies
+            | Mutation::ValidateInPlaceOnly
+            | Mutation::OverwriteNewer
+            | Mutation::UnlinkForReaders
+            | Mutation::UniqueAsOfSnapshot
+    )
+}
+
+/// Whether the rule belongs to two-phase locking that waits.
+fn is_of_wait_die(rule: Mutation) -> bool {
+    matches!(
+        rule,
+        Mutation::YoungerWaits
+            | Mutation::MissWithoutLock
+            | Mutation::MergeLockedGaps
+            | Mutation::ForgetSplitOff
+            | Mutation::DrawTimestampAnew
+    )
+}
+
 /// Whether the rule belongs to calls that are logged before they run.
 fn is_of_arrival(rule: Mutation) -> bool {
     matches!(
@@ -69,23 +101,7 @@ fn is_broken_elsewhere(rule: Mutation) -> bool {
             rule,
             Mutation::LateCommands | Mutation::LateAcrossEpochs | Mutation::GapsWithoutTimestamps
         )
-        // The same: `crates/hyades/tests/mutations/hekaton.rs`.
-        || matches!(
-            rule,
-            Mutation::ReadBeforeAnnouncing
-                | Mutation::DrawBeforeSaying
-                | Mutation::BoundAsTimestamp
-                | Mutation::LeavePartsBehind
-                | Mutation::StraddlingCommands
-                | Mutation::ForgetAboveFloor
-                | Mutation::OverlookReaders
-                | Mutation::OverlookPreparing
-                | Mutation::ForgetDependencies
-                | Mutation::ValidateInPlaceOnly
-                | Mutation::OverwriteNewer
-                | Mutation::UnlinkForReaders
-                | Mutation::UniqueAsOfSnapshot
-        )
+        || is_of_hekaton(rule) // the same: `crates/hyades/tests/mutations/hekaton.rs`
         // The same: `research/schemes/tests/mutations/timestamp_order.rs`.
         || matches!(
             rule,
@@ -97,6 +113,7 @@ fn is_broken_elsewhere(rule: Mutation) -> bool {
         )
         // Under partitioned execution only: `research/schemes/tests/mutations/partitioned.rs`.
         || is_of_partitions(rule)
+        || is_of_wait_die(rule) // `research/schemes/tests/mutations/wait_die.rs`
         // Torture does not log on arrival: `research/schemes/tests/mutations/arrival.rs`.
         || is_of_arrival(rule)
         // A few transactions have to meet: `research/schemes/tests/mutations/poplar.rs`.

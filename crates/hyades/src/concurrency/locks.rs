@@ -124,15 +124,15 @@ pub fn release<C: MarksRows<P>, P: LoggingProtocol>(control: &C, state: &mut Txn
 /// The lock word locks a row, and also a record inserted by a transaction.
 pub struct LockWord;
 
-impl RecordLock for LockWord {
+impl<S> RecordLock<S> for LockWord {
     const INSERTED: u32 = WRITER;
 
-    fn try_lock<S>(record: &Record<S>) -> Option<u64> {
+    fn try_lock(record: &Record<S>) -> Option<u64> {
         record.lock.compare_exchange(0, WRITER, Ordering::SeqCst, Ordering::Relaxed).ok()?;
         Some(record.word.load(Ordering::Acquire))
     }
 
-    fn unlock<S>(record: &Record<S>, version: u64, dead: bool) {
+    fn unlock(record: &Record<S>, version: u64, dead: bool) {
         if dead {
             // The lock is kept: a later transaction fails on the lock or finds the record dead.
             record.word.store(version | word::DEAD, Ordering::Release);
@@ -141,7 +141,7 @@ impl RecordLock for LockWord {
         }
     }
 
-    fn unmark_dead<S>(record: &Record<S>, version: u64) {
+    fn unmark_dead(record: &Record<S>, version: u64) {
         record.word.store(version, Ordering::Release);
         record.lock.store(0, Ordering::Release);
     }

@@ -37,7 +37,7 @@ use crate::error::{Abort, Error};
 use crate::logging::draft::StatedVersions;
 use crate::logging::{LoggingProtocol, Needs};
 use crate::storage::Stamp;
-use crate::storage::gap::{Gap, GapChange};
+use crate::storage::gap::{Gap, GapChange, GapLocks};
 use crate::storage::old_versions::OldVersion;
 use crate::storage::partition::TouchedPartitions;
 use crate::storage::record::Record;
@@ -113,12 +113,15 @@ pub trait ConcurrencyControl<P: LoggingProtocol>: Send + Sync + Sized + 'static 
     /// controls.
     type Txn<'s>;
     /// The lock of a record outside transactions.
-    type Lock: RecordLock;
+    type Lock: RecordLock<Self::Row>;
     /// Initial version word of a record that a transaction inserts under a new key.
     const INSERTED_WORD: u64;
     /// Whether transactions read sums from the sum index, and keep the index up to date: commits
     /// take the steps of `sums`.
     const SUMS: bool = false;
+    /// What becomes of a gap's lock when leaves are split and merged, where transactions lock the
+    /// gaps that they see ([`ConcurrencyControl::lock_gap`]) and do not validate them.
+    const GAP_LOCKS: Option<GapLocks<Self::Row>> = None;
 
     /// The protocol's stamp in a row or gap.
     fn stamp(row: &Self::Row) -> &P::RowStamp;
@@ -251,6 +254,19 @@ pub trait ConcurrencyControl<P: LoggingProtocol>: Send + Sync + Sized + 'static 
         StatedVersions::default()
     }
 
+    /// Locks a gap that the transaction has observed: for reading until the end, or, if `inserts`,
+    /// for writing until [`ConcurrencyControl::entered_gap`]. False if the gap has changed since
+    /// the observation: the transaction looks again.
+    #[inline(always)]
+    fn lock_gap<'s>(
+        &self,
+        _: &mut TxnState<'s, Self, P>,
+        _: &Gap<'s, Self::Row>,
+        _inserts: bool,
+    ) -> Result<bool, Abort> {
+        Ok(true)
+    }
+
     /// Called when the transaction has found no sought key in a gap: observes and remembers the
     /// gap.
     #[inline(always)]
@@ -313,15 +329,15 @@ pub(crate) fn inherit<C: ConcurrencyControl<P>, P: LoggingProtocol>(
 }
 
 /// The lock of a record outside transactions: for garbage collection.
-pub trait RecordLock {
+pub trait RecordLock<S> {
     /// Initial lock word of a record that a transaction inserts under a new key.
     const INSERTED: u32;
     /// Locks a record that is neither locked nor dead. Returns the version word.
-    fn try_lock<S>(record: &Record<S>) -> Option<u64>;
+    fn try_lock(record: &Record<S>) -> Option<u64>;
     /// Unlocks the record, and marks the record dead if `dead` is true.
-    fn unlock<S>(record: &Record<S>, version: u64, dead: bool);
+    fn unlock(record: &Record<S>, version: u64, dead: bool);
     /// Clears the dead mark. To be called only by the thread that set the mark.
-    fn unmark_dead<S>(record: &Record<S>, version: u64);
+    fn unmark_dead(record: &Record<S>, version: u64);
 }
 
 /// A concurrency control that commits transactions: all but replay, which installs the content of

@@ -33,19 +33,19 @@ pub fn stable_word<S>(record: &Record<S>) -> Result<u64, Abort> {
 /// A row is locked by a bit of its version word.
 pub struct LockBit;
 
-impl RecordLock for LockBit {
+impl<S> RecordLock<S> for LockBit {
     const INSERTED: u32 = 0;
 
-    fn try_lock<S>(record: &Record<S>) -> Option<u64> {
+    fn try_lock(record: &Record<S>) -> Option<u64> {
         let version = record.word.load(Ordering::Acquire);
         (version & (word::LOCKED | word::DEAD) == 0 && record.try_lock(version)).then_some(version)
     }
 
-    fn unlock<S>(record: &Record<S>, version: u64, dead: bool) {
+    fn unlock(record: &Record<S>, version: u64, dead: bool) {
         record.unlock(version | if dead { word::DEAD } else { 0 });
     }
 
-    fn unmark_dead<S>(record: &Record<S>, version: u64) {
+    fn unmark_dead(record: &Record<S>, version: u64) {
         record.unlock(version);
     }
 }

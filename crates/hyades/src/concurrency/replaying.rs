@@ -176,18 +176,18 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for ReplayingCalls {
 /// Replay waits for the lock of a row.
 pub(crate) struct WaitsForLock;
 
-impl RecordLock for WaitsForLock {
-    const INSERTED: u32 = LockBit::INSERTED;
+impl<S> RecordLock<S> for WaitsForLock {
+    const INSERTED: u32 = <LockBit as RecordLock<S>>::INSERTED;
 
-    fn try_lock<S>(record: &Record<S>) -> Option<u64> {
+    fn try_lock(record: &Record<S>) -> Option<u64> {
         lock(record)
     }
 
-    fn unlock<S>(record: &Record<S>, version: u64, dead: bool) {
+    fn unlock(record: &Record<S>, version: u64, dead: bool) {
         LockBit::unlock(record, version, dead);
     }
 
-    fn unmark_dead<S>(record: &Record<S>, version: u64) {
+    fn unmark_dead(record: &Record<S>, version: u64) {
         LockBit::unmark_dead(record, version);
     }
 }

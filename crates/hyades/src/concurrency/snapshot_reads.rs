@@ -135,14 +135,14 @@ impl<S: Stamp, P: LoggingProtocol> ConcurrencyControl<P> for SnapshotReads<S> {
 /// A reader of a snapshot locks no row.
 pub(crate) struct NeverLocked;
 
-impl RecordLock for NeverLocked {
+impl<S> RecordLock<S> for NeverLocked {
     const INSERTED: u32 = 0;
 
-    fn try_lock<S>(_: &Record<S>) -> Option<u64> {
+    fn try_lock(_: &Record<S>) -> Option<u64> {
         None
     }
 
-    fn unlock<S>(_: &Record<S>, _: u64, _: bool) {}
+    fn unlock(_: &Record<S>, _: u64, _: bool) {}
 
-    fn unmark_dead<S>(_: &Record<S>, _: u64) {}
+    fn unmark_dead(_: &Record<S>, _: u64) {}
 }

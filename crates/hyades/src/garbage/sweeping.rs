@@ -107,10 +107,10 @@ pub(super) fn sweep_row<C: ConcurrencyControl<P>, P: LoggingProtocol>(
     let leave = |gap: &C::Row| raise(gap, &record.stamp);
     engine.protocol.removes(end);
     if is_held {
-        let bytes = table.move_to_kept(record, &StampHooks(raise), &leave, guard);
+        let bytes = table.move_to_kept(record, &StampHooks(raise, C::GAP_LOCKS), &leave, guard);
         return Swept::Held { end, bytes };
     }
-    table.unlink(record, &StampHooks(raise), &leave, guard);
+    table.unlink(record, &StampHooks(raise, C::GAP_LOCKS), &leave, guard);
     Swept::Done
 }
 
@@ -149,7 +149,14 @@ pub(super) fn sweep_entry<C: ConcurrencyControl<P>, P: LoggingProtocol>(
         engine.protocol.removes(end);
         let leave = |gap: &C::Row| raise(gap, &record.stamp);
         let ended_by = is_needed(engine, table, at, entry, end, guard).then_some(end);
-        match table.unlink_entry(at, entry, ended_by, &StampHooks(raise), &leave, guard) {
+        match table.unlink_entry(
+            at,
+            entry,
+            ended_by,
+            &StampHooks(raise, C::GAP_LOCKS),
+            &leave,
+            guard,
+        ) {
             EntryUnlinked::Pinned => Swept::NotYet,
             EntryUnlinked::Gone => Swept::Done,
             EntryUnlinked::Kept(bytes) => Swept::Held { end, bytes },

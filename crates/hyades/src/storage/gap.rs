@@ -45,6 +45,15 @@ pub enum Gap<'g, S> {
     Bucket(&'g MissBucket<S>, u64),
 }
 
+impl<S> Clone for Gap<'_, S> {
+    fn clone(&self) -> Self {
+        match self {
+            Gap::Leaf(leaf) => Gap::Leaf(*leaf),
+            Gap::Bucket(bucket, version) => Gap::Bucket(bucket, *version),
+        }
+    }
+}
+
 impl<'g, S> Gap<'g, S> {
     /// The gap's stamp.
     #[inline]
@@ -117,6 +126,11 @@ pub struct GapChange<'g, S> {
 }
 
 impl<'g, S> GapChange<'g, S> {
+    /// The gaps after the insertion: the gap, and the upper part if split off.
+    pub fn gaps(&self) -> impl Iterator<Item = &Gap<'g, S>> {
+        self.after.iter().flatten()
+    }
+
     /// Replaces the observation of the gap just before the insertion by the resulting gaps.
     pub fn update_observations(self, seen: &mut ArenaVec<'_, Gap<'g, S>>, places: &mut GapPlaces) {
         let found = if seen.len() < MANY_OBSERVATIONS {
@@ -155,15 +169,31 @@ pub(super) fn leaf_change<S>(insertion: Insertion<'_, S>) -> GapChange<'_, S> {
     }
 }
 
-/// Passes leaf splits and merges to the logging protocol, as `(target stamp, source stamp)`.
-pub(crate) struct StampHooks<F>(pub F);
+/// What becomes of the lock in a gap when leaves are split and merged.
+pub struct GapLocks<S> {
+    /// The upper part of a gap becomes a gap of its own: `(from, to)`.
+    pub split: fn(&S, &S),
+    /// Whether a gap without keys may become part of another gap: not while locked. After `true`
+    /// the gap is never locked again.
+    pub may_merge: fn(&S) -> bool,
+}
 
-impl<S, F: Fn(&S, &S)> GapHooks<S> for StampHooks<F> {
+/// Passes leaf splits and merges to the logging protocol, as `(target stamp, source stamp)`, and to
+/// the locks of gaps.
+pub(crate) struct StampHooks<F, S>(pub F, pub Option<GapLocks<S>>);
+
+impl<S, F: Fn(&S, &S)> GapHooks<S> for StampHooks<F, S> {
     fn split(&self, from: &S, to: &S) {
         (self.0)(to, from);
+        if let Some(locks) = &self.1 {
+            (locks.split)(from, to);
+        }
     }
     fn merge(&self, into: &S, from: &S) {
         (self.0)(into, from);
+    }
+    fn may_merge(&self, from: &S) -> bool {
+        self.1.as_ref().is_none_or(|locks| (locks.may_merge)(from))
     }
 }
 

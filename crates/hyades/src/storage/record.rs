@@ -354,8 +354,9 @@ impl<S> Record<S> {
         seen
     }
 
-    /// Sets [`word::LOCKED`] in a row that only this thread may change, without a lock: the thread
-    /// holds the row's partition. Returns the version word before.
+    /// Sets [`word::LOCKED`] in a row that only this thread may change, without the record's own
+    /// lock: the thread holds the row's partition, or a lock in the stamp. Returns the version word
+    /// before.
     #[inline]
     pub fn lock_in_turn(&self) -> u64 {
         let seen = self.word.load(Ordering::Relaxed);

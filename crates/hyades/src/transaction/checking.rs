@@ -10,7 +10,6 @@ use crate::error::Abort;
 use crate::logging::LoggingProtocol;
 use crate::storage::key::KeyBytes;
 use crate::storage::record::word;
-use crate::storage::table::Lookup;
 use crate::storage::value::Value;
 use std::panic::resume_unwind;
 use std::sync::atomic::Ordering;
@@ -75,13 +74,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
         let mut sought = KeyBytes::new();
         Self::encode_key(data, key, &mut sought)?;
         self.enter_key(state, data, key, false)?;
-        let record = match self.find(state, data, &sought) {
-            Lookup::Found(record) => record,
-            Lookup::Missing(gap) => {
-                self.saw_gap(state, gap);
-                return Ok(None);
-            }
-        };
+        let Some(record) = self.find_or_miss(state, data, &sought) else { return Ok(None) };
         let tid = || word::tid(record.word.load(Ordering::Acquire));
         let before = tid();
         let read = self.control.read(self.engine, state, table.number(), record, || ())?;

@@ -26,10 +26,11 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
     pub(super) fn hooks<'h>(
         &'h self,
         stamp: &'h RefCell<&'h mut P::TxnStamp>,
-    ) -> StampHooks<impl Fn(&C::Row, &C::Row) + 'h> {
-        StampHooks(move |to: &C::Row, from: &C::Row| {
+    ) -> StampHooks<impl Fn(&C::Row, &C::Row) + 'h, C::Row> {
+        let join = move |to: &C::Row, from: &C::Row| {
             inherit::<C, P>(&self.engine.protocol, to, from, *stamp.borrow_mut())
-        })
+        };
+        StampHooks(join, C::GAP_LOCKS)
     }
 
     /// Links the row `new`, to be written to `record`, into the secondary indexes with columns in
@@ -61,6 +62,12 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
                 if secondary.unique {
                     self.enter_unique(state, data, at)?;
                     self.check_unique(state, table, data, at, row, record)?;
+                }
+                while C::GAP_LOCKS.is_some() {
+                    let gap = Gap::Leaf(secondary.tree.get(key, state.guard).1);
+                    if self.lock_to_enter(state, &gap)? {
+                        break;
+                    }
                 }
                 let (entry, change) = {
                     let stamp = RefCell::new(&mut *state.stamp);
@@ -114,7 +121,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
         );
         let mut taken = Ok(());
         let how = (false, usize::MAX, Columns::ALL);
-        self.visit_index(state, data, index, bounds, how, &mut |state, other, _| {
+        let mut visit = |state: &mut TxnState<'s, C, P>, other: &'s Rec<C, P>, _: &[u8]| {
             if std::ptr::eq(other, record) {
                 return ControlFlow::Continue(());
             }
@@ -130,7 +137,8 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
                     ControlFlow::Break(())
                 }
             }
-        });
+        };
+        while !self.visit_index(state, data, index, bounds, how, &mut visit) {}
         taken
     }
 
@@ -147,7 +155,8 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
 
     /// Visits the rows of the secondary index entries in a range, and adds the gaps to the read
     /// set. The last tuple: whether to go downwards, the maximum number of rows, and the wanted
-    /// columns.
+    /// columns. False if a gap has changed during the visit: the transaction visits again.
+    #[must_use]
     pub(super) fn visit_index(
         &self,
         state: &mut TxnState<'s, C, P>,
@@ -156,16 +165,21 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
         (lower, upper): (Bound<&[u8]>, Bound<&[u8]>),
         (descending, limit, columns): (bool, usize, Columns),
         visit: &mut VisitRow<'_, 's, C, P>,
-    ) {
+    ) -> bool {
+        let mut settled = true;
         let guard = state.guard;
         let tree = &data.secondaries[index].tree;
         tree.scan(lower, upper, descending, guard, &mut |leaf, entries| {
-            self.saw_gap(state, Gap::Leaf(leaf));
+            settled = self.saw_gap(state, Gap::Leaf(leaf));
+            if !settled {
+                return ControlFlow::Break(());
+            }
             Self::fetch_entries(data, columns, ahead(entries, limit));
             for entry in entries {
                 visit(state, entry.record(), entry.key())?;
             }
             ControlFlow::Continue(())
         });
+        settled
     }
 }

@@ -6,6 +6,7 @@ mod checking;
 mod entering;
 #[cfg(feature = "research")]
 pub mod for_tests;
+mod gaps;
 mod indexing;
 pub(crate) mod key;
 mod placing;

@@ -18,16 +18,24 @@ use hyades_platform::phase::{self, Phase};
 use std::cell::RefCell;
 
 impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
-    /// Returns the record under `key`; inserts a record with room for `row` if there is none.
+    /// Returns the record under `key`; inserts a record with room for `row` if there is none. Where
+    /// gaps are locked, [`Running::inserted`] unlocks the gap.
     pub(super) fn record_for(
         &self,
         state: &mut TxnState<'s, C, P>,
         data: &'s Tables<C, P>,
         key: &KeyBytes,
         (row, likely_new): (&[u8], bool),
-    ) -> Placed<'s, C::Row> {
-        let found = if likely_new { None } else { Some(self.find(state, data, key)) };
-        match found {
+    ) -> Result<Placed<'s, C::Row>, Abort> {
+        let looks = C::GAP_LOCKS.is_some() || !likely_new;
+        let mut found = looks.then(|| self.find(state, data, key));
+        while C::GAP_LOCKS.is_some()
+            && let Some(Lookup::Missing(gap)) = &found
+            && !self.lock_to_enter(state, gap)?
+        {
+            found = Some(self.find(state, data, key));
+        }
+        Ok(match found {
             Some(Lookup::Found(record)) => Placed::Exists(record),
             _ => {
                 let _measured = phase::enter(Phase::Index);
@@ -41,7 +49,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
                 let room = data.bytes_in_record(row);
                 data.place(key, room, C::INSERTED_WORD, C::Lock::INSERTED, &hooks, finger)
             }
-        }
+        })
     }
 
     /// Registers a record inserted by the transaction under a new key.
@@ -70,7 +78,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
         key: &KeyBytes,
         row: (&[u8], bool),
     ) -> Result<(&'s Rec<C, P>, bool), Abort> {
-        match self.record_for(state, data, key, row) {
+        match self.record_for(state, data, key, row)? {
             Placed::New(record, change) => Ok((self.inserted(state, table, record, change), false)),
             Placed::Exists(record) => {
                 if let Some(at) = state.own_write(record) {

@@ -10,7 +10,6 @@ use crate::logging::LoggingProtocol;
 use crate::logging::determinism::Drawn;
 use crate::logging::write::Pending;
 use crate::storage::descents::IndexPositions;
-use crate::storage::gap::Gap;
 use crate::storage::key::{KeyBytes, same};
 use crate::storage::layout::Layout;
 use crate::storage::partition::Partitions;
@@ -175,14 +174,6 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
         state.announced.wanted.clear();
     }
 
-    /// Adds a gap to the read set: the transaction saw a missing key.
-    pub(super) fn saw_gap(&self, state: &mut TxnState<'s, C, P>, gap: Gap<'s, C::Row>) {
-        let _measured = phase::enter(Phase::Control);
-        if self.control.saw_gap(self.engine, state, gap).is_err() {
-            Self::conflicts(state);
-        }
-    }
-
     /// Prepares a write of a record. Returns whether its row exists.
     #[inline(always)]
     pub(super) fn intend(
@@ -284,12 +275,9 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Access for Running<'s, C,
             let mut sought = KeyBytes::new();
             Self::encode_key(data, key, &mut sought)?;
             self.enter_key(state, data, key, false)?;
-            let found = match self.find(state, data, &sought) {
-                Lookup::Found(record) => self.read(state, data, record, columns)?,
-                Lookup::Missing(gap) => {
-                    self.saw_gap(state, gap);
-                    None
-                }
+            let found = match self.find_or_miss(state, data, &sought) {
+                Some(record) => self.read(state, data, record, columns)?,
+                None => None,
             };
             match found {
                 None => C::beside_indexes(|| self.read_kept(state, data, &sought, columns))
@@ -388,7 +376,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Access for Running<'s, C,
             let mut key = KeyBytes::new();
             let (bytes, _) = self.encode(state, data, row, &mut key)?;
             self.enter_row(state, data, row)?;
-            let record = match self.record_for(state, data, &key, (bytes, false)) {
+            let record = match self.record_for(state, data, &key, (bytes, false))? {
                 Placed::New(record, change) => self.inserted(state, table, record, change),
                 Placed::Exists(record) => {
                     if state.own_write(record).is_none() {
@@ -410,13 +398,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Access for Running<'s, C,
             let mut sought = KeyBytes::new();
             Self::encode_key(data, key, &mut sought)?;
             self.enter_key(state, data, key, true)?;
-            let record = match self.find(state, data, &sought) {
-                Lookup::Found(record) => record,
-                Lookup::Missing(gap) => {
-                    self.saw_gap(state, gap);
-                    return Ok(false);
-                }
-            };
+            let Some(record) = self.find_or_miss(state, data, &sought) else { return Ok(false) };
             match state.own_write(record) {
                 Some(at) if matches!(state.writes[at].pending, Pending::Delete) => {
                     return Ok(false);

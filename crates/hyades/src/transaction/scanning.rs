@@ -147,6 +147,23 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
         if let Some(rows) = C::beside_indexes(kept) {
             return rows;
         }
+        loop {
+            let how = (keys, range.limit, columns);
+            if let Some(rows) = self.scan_present(state, data, index, how)? {
+                return Ok(rows);
+            }
+        }
+    }
+
+    /// Reads the rows of a range as they are now. The last tuple: the range, the maximum number of
+    /// rows, and the columns. `None` if a gap has changed during the scan.
+    fn scan_present(
+        &self,
+        state: &mut TxnState<'s, C, P>,
+        data: &'s Tables<C, P>,
+        index: Option<usize>,
+        (keys, limit, columns): (KeysInOrder<'_>, usize, Columns),
+    ) -> Result<Option<&'s [Row<'s>]>, Abort> {
         let (mut rows, mut failed) = (ArenaVec::new_in(state.arena), None);
         let mut visit = |state: &mut TxnState<'s, C, P>, record: &'s Rec<C, P>, entry: &[u8]| {
             let row = match self.read(state, data, record, columns) {
@@ -164,22 +181,27 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
                 }
             }
             rows.push(row);
-            match rows.len() == range.limit {
+            match rows.len() == limit {
                 true => ControlFlow::Break(()),
                 false => ControlFlow::Continue(()),
             }
         };
+        let mut settled = true;
         let measured = phase::enter(Phase::Index);
         match index {
             Some(at) => {
-                let how = (range.descending, range.limit, columns);
-                self.visit_index(state, data, at, (keys.lower, keys.upper), how, &mut visit);
+                let how = (keys.descending, limit, columns);
+                let bounds = (keys.lower, keys.upper);
+                settled = self.visit_index(state, data, at, bounds, how, &mut visit);
             }
             None => {
                 let (lower, upper, guard) = (keys.lower, keys.upper, state.guard);
-                data.scan(lower, upper, range.descending, guard, &mut |gap, records| {
-                    self.saw_gap(state, gap);
-                    fetch_rows(data, columns, ahead(records, range.limit).iter().copied());
+                data.scan(lower, upper, keys.descending, guard, &mut |gap, records| {
+                    settled = self.saw_gap(state, gap);
+                    if !settled {
+                        return ControlFlow::Break(());
+                    }
+                    fetch_rows(data, columns, ahead(records, limit).iter().copied());
                     for record in records {
                         visit(state, record, &[])?;
                     }
@@ -190,7 +212,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
         drop(measured);
         match failed {
             Some(abort) => Err(abort),
-            None => Ok(rows.into_bump_slice()),
+            None => Ok(settled.then(|| rows.into_bump_slice())),
         }
     }
 }

@@ -15,7 +15,6 @@ use crate::storage::row::Row;
 use crate::storage::schema::Columns;
 use crate::storage::sums::TableSums;
 use crate::storage::sums::counts::OrderedCounts;
-use crate::storage::table::Lookup;
 use crate::storage::value::Value;
 use crate::storage::wanted::fetch_rows;
 use bumpalo::collections::Vec as ArenaVec;
@@ -27,6 +26,9 @@ type OwnCounts<'s> = ArenaVec<'s, (&'s [u8], Option<u64>)>;
 
 /// A table with a sum index, and the index.
 type Summed<'s, C, P> = (&'s Tables<C, P>, &'s TableSums<<C as ConcurrencyControl<P>>::Row>);
+
+/// The counts of a prefix, and the stamps of the rows and gaps that have been read for them.
+type Scanned<'s, S> = (OrderedCounts, ArenaVec<'s, &'s S>);
 
 /// The sum of the rows before a key, or of all rows, after the transaction's own writes.
 fn sum_before(counts: &OrderedCounts, own: &OwnCounts<'_>, before: Option<&[u8]>) -> u64 {
@@ -104,12 +106,9 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
         let Some((rest, before)) = found else { return Ok(None) };
         let mut key = prefix;
         key.extend_from_slice(&rest);
-        let row = match self.find(state, data, &key) {
-            Lookup::Found(record) => self.read(state, data, record, Columns::ALL)?,
-            Lookup::Missing(gap) => {
-                self.saw_gap(state, gap);
-                None
-            }
+        let row = match self.find_or_miss(state, data, &key) {
+            Some(record) => self.read(state, data, record, Columns::ALL)?,
+            None => None,
         };
         let row = match row {
             None => C::beside_indexes(|| self.read_kept(state, data, &key, Columns::ALL))
@@ -168,7 +167,11 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
         if let Some(node) = scanned {
             return Ok(node.own(|counts| answer(counts, &own)));
         }
-        let (counts, stamps) = self.scan_counts(state, (data, sums), prefix)?;
+        let (counts, stamps) = loop {
+            if let Some(found) = self.scan_counts(state, (data, sums), prefix)? {
+                break found;
+            }
+        };
         let answer = answer(&counts, &own);
         let node = sums.candidate(prefix, counts);
         state.sums.get_or_insert_default().scan((table, sums), node, stamps);
@@ -196,15 +199,16 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
     }
 
     /// Reads the counts of a prefix as committed, whatever the transaction itself has written, and
-    /// adds rows and gaps to the read set. Returns the stamps of the rows and gaps, too.
+    /// adds rows and gaps to the read set. Returns the stamps of the rows and gaps, too. `None` if
+    /// a gap has changed during the scan.
     #[cold]
     fn scan_counts(
         &self,
         state: &mut TxnState<'s, C, P>,
         (data, sums): Summed<'s, C, P>,
         prefix: &KeyBytes,
-    ) -> Result<(OrderedCounts, ArenaVec<'s, &'s C::Row>), Abort> {
-        let (mut counts, mut failed) = (OrderedCounts::default(), None);
+    ) -> Result<Option<Scanned<'s, C::Row>>, Abort> {
+        let (mut counts, mut failed, mut settled) = (OrderedCounts::default(), None, true);
         let mut stamps = ArenaVec::new_in(state.arena);
         let column = Columns(1 << sums.column);
         let (lower, upper) = bounds(prefix);
@@ -239,7 +243,10 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
             Some(scanned) => scanned?,
             None => data.scan(lower, upper, false, guard, &mut |gap, records| {
                 stamps.push(gap.stamp());
-                self.saw_gap(state, gap);
+                settled = self.saw_gap(state, gap);
+                if !settled {
+                    return ControlFlow::Break(());
+                }
                 fetch(records);
                 for record in records {
                     stamps.push(&record.stamp);
@@ -250,7 +257,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
         }
         match failed {
             Some(abort) => Err(abort),
-            None => Ok((counts, stamps)),
+            None => Ok(settled.then_some((counts, stamps))),
         }
     }
 }

@@ -10,7 +10,6 @@ use crate::logging::write::{Pending, merge_deltas};
 use crate::storage::key::KeyBytes;
 use crate::storage::row::{apply_delta, check_len, encode_delta};
 use crate::storage::schema::Set;
-use crate::storage::table::Lookup;
 use crate::storage::value::Value;
 
 impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
@@ -31,13 +30,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
         let delta: &'s [u8] = state.arena.alloc_slice_copy(&scratch);
         state.workspace.scratch = scratch;
         let changed = encoded?;
-        let record = match self.find(state, data, &sought) {
-            Lookup::Found(record) => record,
-            Lookup::Missing(gap) => {
-                self.saw_gap(state, gap);
-                return Ok(false);
-            }
-        };
+        let Some(record) = self.find_or_miss(state, data, &sought) else { return Ok(false) };
         let own = state.own_write(record);
         if own.is_none() && !self.intend(state, table, record)? {
             return Ok(false);

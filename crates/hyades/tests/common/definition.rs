@@ -8,7 +8,7 @@ use hyades::{
     Session, Table, Ticket, Transaction, Type,
 };
 use hyades_platform::device::{Device, PowerCutDevice};
-use hyades_schemes::TAURUS_2016;
+use hyades_schemes::{TAURUS_2016, WAIT_DIE};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -249,7 +249,7 @@ impl World {
         };
         let writes = log.next_lsn(stream) > before;
         // Optimistic control locks nothing before the commit.
-        let locks = self.form.concurrency == Concurrency::NoWait;
+        let locks = [Concurrency::NoWait, WAIT_DIE].contains(&self.form.concurrency);
         let needs = self.rows.run(&program, locks);
         self.ran.push(Ran { program, stream, needs, ticket, is_durable: !writes });
     }

@@ -22,6 +22,7 @@ pub mod ordering;
 pub mod partitions;
 pub mod sums;
 pub mod tee;
+pub mod waiting;
 pub mod watched;
 
 use hyades::{

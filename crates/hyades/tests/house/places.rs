@@ -36,6 +36,8 @@ const CONTROLS: &[&str] = &[
     "TimestampOrder",
     "timestamp_order",
     "Partitioned",
+    "WaitDie",
+    "wait_die",
 ];
 
 /// Where concurrency controls may be named in code: their own files, the list of modules, the table

@@ -36,6 +36,8 @@ words! {
         Auto = "auto",
         /// Two-phase locking without waiting.
         NoWait = "no-wait",
+        /// Two-phase locking with waiting for younger transactions.
+        WaitDie = "wait-die",
         /// Optimistic.
         Silo = "silo",
         /// Optimistic, ordered by timestamps.
@@ -140,6 +142,7 @@ impl Concurrency {
         match self {
             Concurrency::Auto => hyades::Concurrency::default(),
             Concurrency::NoWait => hyades::Concurrency::NoWait,
+            Concurrency::WaitDie => hyades_schemes::WAIT_DIE,
             Concurrency::Silo => hyades::Concurrency::Silo,
             Concurrency::TicToc => hyades_schemes::TICTOC,
             Concurrency::Hekaton => hyades::Concurrency::Hekaton,

@@ -21,15 +21,16 @@ Protocols (--protocol), and the records that each can log (--record):
 Records: data, the changed rows; command, the procedure and its arguments;
 adaptive, one of the two, chosen for each transaction.
 
-Concurrency controls (--concurrency): silo (optimistic) and no-wait (two-phase
-locking that aborts instead of waiting) run under all but arrival; tictoc
-(optimistic, with timestamps) under none, serial, taurus, taurus-2016 and
-silo-r; hekaton (multi-version) under none, serial, taurus and silo-r;
-timestamp-order (multi-version) under none, serial and taurus; partitioned
-(the transactions of a partition one after the other) under none, serial,
-taurus, physiological and arrival. Under hekaton --isolation snapshot does
-without serializability. auto, the default, takes hekaton for that, no-wait for
---patience, partitioned for arrival, --partitions and --sites, otherwise silo.
+Concurrency controls (--concurrency): silo (optimistic), no-wait (two-phase
+locking that aborts instead of waiting) and wait-die (two-phase locking that
+waits for younger transactions) run under all but arrival; tictoc (optimistic,
+with timestamps) under none, serial, taurus, taurus-2016 and silo-r; hekaton
+(multi-version) under none, serial, taurus and silo-r; timestamp-order
+(multi-version) under none, serial and taurus; partitioned (the transactions of
+a partition one after the other) under none, serial, taurus, physiological and
+arrival. Under hekaton --isolation snapshot does without serializability. auto,
+the default, takes hekaton for that, no-wait for --patience, partitioned for
+arrival, --partitions and --sites, otherwise silo.
 
 Devices (--device); each log directory is a separate device:
   file                     files, with fsync

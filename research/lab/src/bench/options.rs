@@ -37,9 +37,9 @@ pub struct Common {
     /// What is logged: data, command or adaptive; not every protocol can log commands (see below)
     #[arg(long, default_value = "data")]
     record: RecordKind,
-    /// Concurrency control: silo, no-wait, tictoc, hekaton, timestamp-order, partitioned, or auto:
-    /// hekaton for snapshot isolation, no-wait with patience, partitioned under arrival and with
-    /// partitions or sites, and otherwise silo
+    /// Concurrency control: silo, no-wait, wait-die, tictoc, hekaton, timestamp-order,
+    /// partitioned, or auto: hekaton for snapshot isolation, no-wait with patience, partitioned
+    /// under arrival and with partitions or sites, and otherwise silo
     #[arg(long, default_value = "auto")]
     concurrency: Concurrency,
     /// Isolation: serializable or, under hekaton, snapshot

@@ -14,7 +14,8 @@ const TICTOC: Control = ("TicToc", "tictoc");
 const HEKATON: Control = ("Hekaton", "hekaton");
 const TIMESTAMP_ORDER: Control = ("Timestamp order", "timestamp-order");
 const NO_WAIT: Control = ("No-wait", "no-wait");
-const CONTROLS: [Control; 5] = [SILO, TICTOC, HEKATON, TIMESTAMP_ORDER, NO_WAIT];
+const WAIT_DIE: Control = ("Wait-die", "wait-die");
+const CONTROLS: [Control; 6] = [SILO, TICTOC, HEKATON, TIMESTAMP_ORDER, NO_WAIT, WAIT_DIE];
 
 pub(super) fn experiments(table: &Table<'_>) -> Vec<Experiment> {
     vec![contention(table), long_reads(table)]

@@ -11,3 +11,4 @@ mod poplar;
 mod taurus_2016;
 mod tictoc;
 mod timestamp_order;
+mod wait_die;

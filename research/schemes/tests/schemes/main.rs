@@ -13,3 +13,4 @@ mod sites;
 mod taurus_2016;
 mod tictoc;
 mod timestamp_order;
+mod wait_die;

@@ -24,7 +24,7 @@ fn forms() -> Vec<Form> {
             }
         }
     }
-    assert_eq!(all.len(), 9, "three controls, three kinds of records");
+    assert_eq!(all.len(), 12, "four controls, three kinds of records");
     all
 }
 
