@@ -31,11 +31,13 @@ pub struct Place {
     c: Combination,
     pub device: Option<Arc<dyn Device>>,
     pub archives: bool,
+    /// Transactions between two checkpoints.
+    pub transactions: u64,
 }
 
 impl Place {
     pub fn new(c: Combination) -> Self {
-        Place { dir: directory(), c, device: None, archives: true }
+        Place { dir: directory(), c, device: None, archives: true, transactions: 250 }
     }
 
     pub fn at(&self, name: &str) -> PathBuf {
@@ -60,7 +62,7 @@ impl Place {
         let opened = self.open().unwrap();
         let mut moments = Vec::new();
         for part in 0..3 {
-            run(&opened, seed * 10 + part, 250);
+            run(&opened, seed * 10 + part, self.transactions);
             moments.push(pause(&opened));
             opened.db.checkpoint().unwrap();
         }
@@ -109,7 +111,8 @@ pub fn segments(dir: &Path) -> usize {
 
 /// Promise: with the archive and the log, each moment since the backup is restored.
 pub fn any_moment_comes_back(c: Combination, seed: u64) {
-    let place = Place::new(c);
+    // Commands are short, and on a busy machine many go into one batch.
+    let place = Place { transactions: 600, ..Place::new(c) };
     let opened = place.open().unwrap();
     populate(&opened);
     opened.db.backup(place.at("backup")).unwrap();
