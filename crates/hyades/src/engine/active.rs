@@ -309,14 +309,12 @@ impl ActiveTransactions {
     /// Shows what the transaction of a slot, which prepares at `at`, is about to install.
     pub fn show(&self, number: u32, at: Tid, rows: impl Iterator<Item = PendingRow>) {
         let mut pending = self.slot(number).pending.lock().unpoisoned();
-        pending.at = at;
-        pending.rows.clear();
-        pending.rows.extend(rows);
+        *pending = PendingRows { at, rows: rows.collect() };
     }
 
-    /// Forgets what the ended transaction of a slot has shown.
+    /// Frees what the ended transaction of a slot has shown, which may have been large.
     pub fn hide(&self, number: u32) {
-        self.slot(number).pending.lock().unpoisoned().rows.clear();
+        self.slot(number).pending.lock().unpoisoned().rows = Vec::new();
     }
 
     /// Calls `read` with the row that the transaction of a slot, which prepares at `at`, is about
