@@ -41,6 +41,12 @@ impl<const W: usize> Probe<'_, W> {
     pub fn cmp(&self, other: &Probe<'_, W>) -> Ordering {
         self.words.cmp(&other.words).then_with(|| self.full.cmp(&other.full))
     }
+
+    /// The bytes of the position, at most `length`.
+    pub fn to_bytes(self, length: usize) -> Vec<u8> {
+        let words = || self.words.iter().flat_map(|word| word.to_be_bytes()).take(length);
+        self.full.map_or_else(|| words().collect(), <[u8]>::to_vec)
+    }
 }
 
 /// The first `8 * W` bytes of `key` as big-endian words, padded with zeros.

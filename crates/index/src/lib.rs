@@ -251,6 +251,23 @@ where
         });
     }
 
+    /// Returns ascending keys, fewer than `parts`, that divide the index into ranges of about the
+    /// same number of leaves: separators near the root. None if the index has a single leaf.
+    pub fn dividing_keys(&self, parts: usize, guard: &Guard) -> Vec<Vec<u8>> {
+        let length = match self.shape {
+            KeyShape::Fixed(length) => length,
+            KeyShape::Variable => usize::MAX,
+        };
+        with_tree!(&self.tree, tree => {
+            let fences = tree.fences_near_root(parts, guard);
+            let parts = parts.clamp(1, fences.len() + 1);
+            let chosen = (1..parts).map(|part| &fences[part * fences.len() / parts]);
+            let mut keys: Vec<Vec<u8>> = chosen.map(|fence| fence.to_bytes(length)).collect();
+            keys.dedup();
+            keys
+        })
+    }
+
     /// Calls `visit` for every entry in key order. Entries linked or unlinked meanwhile may or
     /// may not be seen.
     pub fn for_each<'g>(&self, guard: &'g Guard, mut visit: impl FnMut(&'g E)) {

@@ -159,6 +159,38 @@ where
         }
     }
 
+    /// Returns separators of the root in ascending order and, if the root has fewer children than
+    /// `wanted`, of the root's children. Changes of the tree meanwhile move separators: the result
+    /// divides the keys, though not evenly.
+    pub fn fences_near_root<'g>(&self, wanted: usize, guard: &'g Guard) -> Vec<Probe<'g, W>> {
+        let mut fences = self.fences_on(None, guard);
+        let children = fences.len() + 1;
+        if (2..wanted).contains(&children) {
+            fences.extend((0..children).flat_map(|child| self.fences_on(Some(child), guard)));
+        }
+        fences.sort_by(Probe::cmp);
+        fences.dedup_by(|one, other| one.cmp(other).is_eq());
+        fences
+    }
+
+    /// Returns the separators of the root, or of a child of the root; none if the node is a leaf.
+    fn fences_on<'g>(&self, child: Option<usize>, guard: &'g Guard) -> Vec<Probe<'g, W>> {
+        loop {
+            let (mut fences, mut depth) = (Vec::new(), 0);
+            let descended = self.try_descend(guard, |inner, _, count| {
+                if depth == usize::from(child.is_some()) {
+                    // SAFETY: G1.
+                    fences = (0..count - 1).map(|slot| unsafe { inner.fence(slot) }).collect();
+                }
+                depth += 1;
+                child.filter(|_| depth == 1).unwrap_or(0).min(count - 1)
+            });
+            if descended.is_some() {
+                return fences;
+            }
+        }
+    }
+
     /// Makes an attempt to descend to `cursor`, noting the fences on the far side.
     fn descend_to<'g>(
         &self,

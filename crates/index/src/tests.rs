@@ -8,6 +8,8 @@ use proptest::prelude::*;
 
 use super::*;
 
+mod dividing;
+
 pub(super) struct Entry {
     key: Vec<u8>,
 }

@@ -76,6 +76,9 @@ mutations! {
     ValidBeforeFrontier "valid-before-frontier",
     /// Rows overwritten during a checkpoint are not saved for the checkpoint.
     NoCopyOnWrite "no-copy-on-write",
+    /// A writer of a checkpoint that finds no more rows takes the saved rows for the last time,
+    /// while other writers still scan.
+    SavedTakenEarly "saved-taken-early",
     /// A checkpoint does not wait for transactions of its epochs still in installation.
     NoWaitForCommits "no-wait-for-commits",
     /// A record in the checkpoint is replayed as well.

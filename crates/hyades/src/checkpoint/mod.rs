@@ -14,6 +14,7 @@ pub(crate) mod image;
 pub(crate) mod keeper;
 mod pace;
 pub(crate) mod read;
+mod scan;
 pub(crate) mod verify;
 mod write;
 
@@ -58,7 +59,7 @@ pub struct CheckpointSettings {
     /// that may hold commands always gets an exact cut. Default: true.
     pub fuzzy: bool,
     /// The number of files of a checkpoint in each directory of the log, each written by its own
-    /// thread: 1 to 64. Default: 1.
+    /// thread, from rows scanned by the thread: 1 to 64. Default: 1.
     pub files_per_dir: usize,
     /// Rows are grouped into blocks of about this size in bytes; the writer pauses between two
     /// blocks. 1 byte to 1 GiB; values above 256 KiB act as 256 KiB. Public with the feature

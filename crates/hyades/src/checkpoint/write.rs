@@ -1,164 +1,33 @@
-//! Writes a checkpoint: rows from the tables and from the side buffer are written to all parts in
-//! parallel. Then all parts are read back.
+//! Writes a checkpoint: each part, a file, has a writer, which scans its own rows ([`super::scan`])
+//! and writes these. Then all parts are read back.
 
 use super::format::{BLOCK_HEAD, PartId};
 use super::pace::Pace;
 use super::read::{Block, Extent, PartReader};
+use super::scan::{Next, RowChoice, RowSource};
 use crate::engine::cut::{BLOCK_BYTES, Cut, RowBlock};
 use crate::error::Error;
 use crate::logging::record::{Change, TableShape, take_change, take_tid};
 use crate::storage::Stamp;
-use crate::storage::record::{Record, word};
-use crate::storage::table::{TableData, WalkPosition};
-use crate::storage::tid::Tid;
-use hyades_platform::broken;
+use crate::storage::table::TableData;
 use hyades_platform::device::{Device, DeviceFile};
 use hyades_platform::epoch::EpochNumber;
-use hyades_platform::sync::Unpoisoned;
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::io::IoSlice;
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering, fence};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// Bytes after which a part is synced, so that the log's own syncs are not delayed for long.
 const SYNC_BYTES: u64 = 4 << 20;
 
+/// The time until a writer without rows looks again whether the other writers are done.
+const WAIT: Duration = Duration::from_micros(200);
+
 /// After this number of consecutive incompressible blocks, compression is tried only once in the
 /// same number of blocks.
 const RETRY_EVERY: u32 = 16;
-
-/// Source of the rows, shared by the writers of all parts.
-struct RowSource<'s, S: Stamp> {
-    tables: &'s [TableData<S>],
-    cut: &'s Cut,
-    pace: &'s Pace<'s>,
-    epoch: EpochNumber,
-    /// Whether rows of epochs after the cut are written as well.
-    fuzzy: bool,
-    table: usize,
-    at: WalkPosition,
-    block_bytes: usize,
-    row: Vec<u8>,
-    /// Blocks ready to write: saved rows from the side buffer, and scanned rows in excess of a full
-    /// block.
-    ready: VecDeque<RowBlock>,
-    /// The cut of the previous checkpoint, or 0.
-    before: EpochNumber,
-    /// Number of rows with versions after `before`, plus saved rows, all being overwritten.
-    changed: u64,
-    /// Whether all tables have been scanned and the remaining saved rows taken.
-    over: bool,
-}
-
-impl<S: Stamp> RowSource<'_, S> {
-    /// Fills `out` with the next rows; returns false if none are left.
-    fn next(&mut self, out: &mut RowBlock) -> bool {
-        out.bytes.clear();
-        out.rows = 0;
-        loop {
-            if let Some(ready) = self.ready.pop_front() {
-                *out = ready;
-                return true;
-            }
-            // The side buffer goes first: sessions may be waiting for room in the buffer. Rows
-            // saved after the full scan are not needed.
-            let presses = || self.cut.held() as usize >= 4 * BLOCK_BYTES || !self.cut.has_room();
-            if !self.over && presses() {
-                self.take_saved();
-                continue;
-            }
-            while out.bytes.len() < self.block_bytes && self.table < self.tables.len() {
-                self.scan(out);
-            }
-            if out.rows > 0 {
-                return true;
-            }
-            if self.over {
-                return false;
-            }
-            self.over = true;
-            // A row skipped by the scan for its later version was saved before the change to the
-            // later version.
-            self.take_saved();
-        }
-    }
-
-    fn take_saved(&mut self) {
-        let saved = self.cut.take(self.epoch);
-        debug_assert!(saved.is_empty() || !self.fuzzy, "no row is saved for a fuzzy cut");
-        self.changed += saved.iter().map(|block| u64::from(block.rows)).sum::<u64>();
-        self.ready.extend(saved);
-    }
-
-    /// Adds rows to `out` until `out` is full or one step of the table walk ends.
-    fn scan(&mut self, out: &mut RowBlock) {
-        let (table, pace) = (&self.tables[self.table], self.pace);
-        let guard = hyades_platform::reclaim::pin();
-        let (row, ready, block_bytes) = (&mut self.row, &mut self.ready, self.block_bytes);
-        let last = if self.fuzzy { EpochNumber::ABOVE_ALL } else { self.epoch };
-        let (before, changed) = (self.before, &mut self.changed);
-        table.walk(&mut self.at, &guard, |record| {
-            // The walk continues to the end of a bucket, and rows may be of any length.
-            if out.bytes.len() >= block_bytes && !broken!(LongBlocks) {
-                ready.push_back(std::mem::take(out));
-            }
-            let taken = take_row(table, record, last, pace, row, out);
-            *changed += u64::from(taken.is_some_and(|tid| tid.epoch() > before));
-            if out.bytes.len() >= block_bytes && !broken!(LongBlocks) {
-                ControlFlow::Break(())
-            } else {
-                ControlFlow::Continue(())
-            }
-        });
-        if matches!(self.at, WalkPosition::End) {
-            self.table += 1;
-            self.at = WalkPosition::Start;
-        }
-    }
-}
-
-/// Adds a row to `out` if its version's epoch is at most `last`. Returns the version, or `None` if
-/// the row was skipped.
-fn take_row<S: Stamp>(
-    table: &TableData<S>,
-    record: &Record<S>,
-    last: EpochNumber,
-    pace: &Pace<'_>,
-    row: &mut Vec<u8>,
-    out: &mut RowBlock,
-) -> Option<Tid> {
-    let mut attempts = 0u32;
-    loop {
-        let seen = record.word.load(Ordering::Acquire);
-        let tid = word::tid(seen);
-        // All transactions of the cut are installed, so an active writer is after the cut.
-        if tid.epoch() > last || seen & (word::ABSENT | word::DEAD) != 0 {
-            return None;
-        }
-        if seen & word::LOCKED == 0 {
-            row.clear();
-            table.read_row(record, row);
-            // The copy must precede the second load of the version word.
-            fence(Ordering::Acquire);
-            if record.word.load(Ordering::Relaxed) == seen {
-                debug_assert!(row.len() >= table.layout.fixed_bytes, "a row has all its columns");
-                out.push(table, record.key(), tid, row);
-                return Some(tid);
-            }
-        }
-        attempts += 1;
-        match attempts {
-            0..64 => std::hint::spin_loop(),
-            64..128 => std::thread::yield_now(),
-            // Once the pace is over, the row may stay locked for ever, but the checkpoint is
-            // abandoned.
-            _ if pace.is_over() => return None,
-            _ => std::thread::sleep(std::time::Duration::from_micros(50)),
-        }
-    }
-}
 
 /// A part being written.
 struct PartFile<'p> {
@@ -273,28 +142,15 @@ pub(super) struct Writing<'w, S: Stamp> {
 impl<S: Stamp> Writing<'_, S> {
     /// Writes all parts and makes them durable, including their directory entries.
     pub fn run(&self) -> Result<WrittenParts, Error> {
-        let source = Mutex::new(RowSource {
-            tables: self.tables,
-            cut: self.cut,
-            pace: self.pace,
-            epoch: self.epoch,
-            fuzzy: self.fuzzy,
-            table: 0,
-            at: WalkPosition::Start,
-            block_bytes: self.block_bytes.clamp(1, BLOCK_BYTES),
-            row: Vec::new(),
-            ready: VecDeque::new(),
-            before: self.before,
-            changed: 0,
-            over: false,
-        });
+        let Writing { tables, cut, pace, epoch, fuzzy, before, block_bytes, .. } = *self;
+        let choice = RowChoice { epoch, fuzzy, before };
+        let source = RowSource::new(tables, (cut, pace), choice, block_bytes, self.parts.len());
         let parts = self.on_all_parts(|part, failed| self.write_part(part, &source, failed))?;
         for (_, path) in self.parts {
             let dir = path.parent().unwrap_or(Path::new("."));
             self.device.sync_dir(dir).map_err(io(dir, "sync the directory"))?;
         }
-        let changed_rows = source.into_inner().unpoisoned().changed;
-        Ok(WrittenParts { parts, changed_rows })
+        Ok(WrittenParts { parts, changed_rows: source.changed() })
     }
 
     /// Reads all parts back from the device and checks that every row was stored as written. Only
@@ -347,18 +203,21 @@ impl<S: Stamp> Writing<'_, S> {
     fn write_part(
         &self,
         part: usize,
-        source: &Mutex<RowSource<'_, S>>,
+        source: &RowSource<'_, S>,
         failed: &AtomicBool,
     ) -> Result<Written, Error> {
         let mut file = PartFile::create(self.device, &self.parts[part].1, self.id(part))?;
-        let mut rows = RowBlock::default();
+        let (mut scan, mut rows) = (source.scan(), RowBlock::default());
         while !failed.load(Ordering::Relaxed) {
             let began = self.pace.begin()?;
-            let more = source.lock().unpoisoned().next(&mut rows);
-            if !more {
-                break;
+            match scan.next(&mut rows) {
+                Next::Block => file.write(&rows)?,
+                Next::Wait => {
+                    std::thread::sleep(WAIT);
+                    continue;
+                }
+                Next::End => break,
             }
-            file.write(&rows)?;
             // Sessions waiting for room in the side buffer must not be delayed by the pace.
             let urgent = || self.cut.held() as usize >= 8 * BLOCK_BYTES || !self.cut.has_room();
             self.pace.rest(began, urgent);

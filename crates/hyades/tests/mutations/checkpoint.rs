@@ -6,11 +6,13 @@ use crate::common::held::HeldDevice;
 use crate::common::{
     ACCOUNTS, Combination, How, ITEMS, combinations, directory, populate, power_cut, run, try_open,
 };
-use hyades::{Abort, Column, RecordKind};
+use hyades::{Abort, Column, Database, RecordKind, Schema, Table, Type};
 use hyades_platform::device::{Fault, FaultyDevice, FileDevice};
 use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::random::Random;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// A test that takes a combination and a seed, and panics at a violation.
@@ -194,4 +196,58 @@ fn what_long_blocks_left_is_read() {
         mutation::set(None);
         assert_eq!(open(dir.path(), c, None, How::default()).db.digest(), digest, "{c:?}");
     }
+}
+
+/// Promise: a checkpoint with two writers has the rows that are overwritten while one writer still
+/// scans the last part of the table, and the other finds no part left.
+fn rows_change_until_the_last_part_is_scanned(seed: u64) {
+    const ROWS: Table = Table::nth(0);
+    const N: Column<i64> = Column::at(1);
+    const COUNT: i64 = 3000;
+    let dir = directory();
+    let open = || {
+        let mut builder = Database::builder().record(RecordKind::Command);
+        builder = builder.checkpoint_settings(|settings| {
+            *settings = slow();
+            (settings.share, settings.files_per_dir) = (0.2, 2);
+        });
+        let rows = Schema::new("rows").column("id", Type::I64).column("n", Type::I64);
+        builder.table(rows.primary_key(&["id"]));
+        let add =
+            builder.procedure("add", 1, |tx: &hyades::Transaction<'_>, (id, n): (i64, i64)| {
+                let before = tx.get(ROWS, id)?.map_or(0, |row| row.get(N));
+                tx.upsert(ROWS, &[id.into(), (before + n).into()]).map(drop)
+            });
+        (builder.open(dir.path()).unwrap(), add)
+    };
+    let (db, add) = open();
+    let mut session = db.session().unwrap();
+    let mut add_to = |id: i64| {
+        let (outcome, _) = session.call(add, &(id, 1i64)).unwrap();
+        outcome.unwrap();
+    };
+    (0..COUNT).for_each(&mut add_to);
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut random = Random::seeded(seed);
+            while !over.load(Ordering::Acquire) {
+                add_to(random.below(COUNT as u64) as i64);
+            }
+        });
+        let report = db.checkpoint();
+        over.store(true, Ordering::Release);
+        assert_eq!(report.unwrap().parts, 2);
+    });
+    db.log().unwrap().flush().unwrap();
+    let digest = db.digest();
+    drop((session, db));
+    assert_eq!(open().0.digest(), digest);
+}
+
+#[test]
+fn saved_taken_early() {
+    let _alone = broken::alone();
+    let guard = |_, seed| rows_change_until_the_last_part_is_scanned(seed);
+    is_caught(&few()[..1], Mutation::SavedTakenEarly, 10, true, guard);
 }

@@ -137,6 +137,39 @@ fn a_walk_in_stretches_sees_what_stays_once() {
     drain(&index);
 }
 
+/// Walks over ranges, in turns of a few entries, while the index grows: each entry linked from
+/// beginning to end is visited by one walk, and no entry twice.
+#[test]
+fn walks_over_ranges_see_together_what_stays_once() {
+    for (expected, most) in [(0, 8), (MANY as usize, 1), (MANY as usize, 3), (MANY as usize, 64)] {
+        let index = Index::new(expected, HashSecret::KNOWN);
+        let guard = epoch::pin();
+        let stays = MANY / 10;
+        (0..stays).for_each(|i| assert!(insert(&index, &i.to_be_bytes(), &guard)));
+        let mut walks = index.range_starts(most, &guard);
+        assert!(walks.len() <= most && (walks.len() > 1 || most == 1 || expected == 0));
+        let (mut seen, mut next) = (HashSet::new(), stays);
+        while !walks.is_empty() {
+            let mut on = Vec::new();
+            for from in walks {
+                let mut taken = 0;
+                on.extend(index.for_each_from(from, &guard, |entry| {
+                    assert!(seen.insert(entry.key.clone()), "each entry once");
+                    taken += 1;
+                    if taken >= 50 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+                }));
+                for _ in 0..40 {
+                    assert!(insert(&index, &next.to_be_bytes(), &guard));
+                    next += 1;
+                }
+            }
+            walks = on;
+        }
+        assert!((0..stays).all(|i| seen.contains(&i.to_be_bytes()[..])), "{expected}, {most}");
+        drain(&index);
+    }
+}
+
 /// Takes all steps of a walk with cursors kept as numbers, and calls `between` after each step.
 /// Returns the number of visits of each entry, and checks that no step takes longer than allowed.
 fn walk(index: &Index, steps: usize, limit: usize, mut between: impl FnMut()) -> Visits {

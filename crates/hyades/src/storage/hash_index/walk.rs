@@ -10,14 +10,18 @@ use hyades_platform::reclaim::Guard;
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 
-/// The resume position of [`HashIndex::for_each_from`]; the default is the beginning.
+/// The resume position of [`HashIndex::for_each_from`]; the default is the beginning of a walk over
+/// all hashes.
 #[derive(Clone, Copy, Default, Debug, PartialEq)]
 pub struct HashPosition {
-    /// The lowest hash of the segment, as the segment was when the walk reached it.
+    /// The lowest hash of the segment, as the segment was when the walk reached it; or of the
+    /// walk's range, if the range is only a part of the segment.
     first: u64,
     depth: u32,
     /// The next bucket.
     bucket: usize,
+    /// The walk ends behind the last hash with the same first bits, as many as given here.
+    range_bits: u32,
 }
 
 /// Bits of a cursor with the beginning of a hash. With the bucket's number they make 52, so a
@@ -92,6 +96,16 @@ impl<E> Bucket<E> {
 }
 
 impl<E: Keyed + 'static> HashIndex<E> {
+    /// Returns the beginnings of at most `most` walks over ranges of hashes: together the walks
+    /// visit what one walk over all hashes visits. Each range has a segment or more.
+    pub fn range_starts(&self, most: usize, guard: &Guard) -> Vec<HashPosition> {
+        let range_bits = most.max(1).ilog2().min(self.directory(guard).depth);
+        // Two shifts, as in `Directory::slot`.
+        let first = |range: u64| range << 1 << (63 - range_bits);
+        let start = |range| HashPosition { first: first(range), range_bits, ..Default::default() };
+        (0..1 << range_bits).map(start).collect()
+    }
+
     /// As [`HashIndex::for_each`], bucket by bucket, beginning at `at`. Stops at the end of a
     /// bucket in which `visit` has broken off. Returns the position to resume from, or `None` at
     /// the end. The caller need not stay pinned between two calls.
@@ -109,7 +123,7 @@ impl<E: Keyed + 'static> HashIndex<E> {
             let last = loop {
                 let segment = self.segment(hash, guard);
                 if at.bucket == 0 && hash == at.first {
-                    at.depth = segment.depth;
+                    at.depth = segment.depth.max(at.range_bits);
                 }
                 if let Some(ahead) = segment.buckets.get(at.bucket + AHEAD) {
                     ahead.prefetch_entries();
@@ -137,7 +151,10 @@ impl<E: Keyed + 'static> HashIndex<E> {
             };
             at.bucket += 1;
             if at.bucket == BUCKETS {
-                at = HashPosition { first: last.checked_add(1)?, ..HashPosition::default() };
+                if last == last_of(at.first, at.range_bits) {
+                    return None;
+                }
+                at = HashPosition { first: last + 1, depth: 0, bucket: 0, ..at };
             }
             if flow.is_break() {
                 return Some(at);

@@ -1,11 +1,11 @@
 //! Rows and entries of a table that open snapshots hold beside its indexes: how they are moved
 //! there, and how readers of a snapshot find them. See [`crate::storage::kept`].
 
+use super::walking::as_bytes;
 use super::{Lookup, Primary, TableData, WalkPosition};
 use crate::error::Abort;
 use crate::storage::Stamp;
 use crate::storage::kept::{KeptItem, KeptRecord, KeysInOrder};
-use crate::storage::key::KeyBytes;
 use crate::storage::old_versions::OldVersions;
 use crate::storage::record::{Record, word};
 use crate::storage::secondary::IndexEntry;
@@ -15,7 +15,7 @@ use hyades_index::{GapHooks, Keyed};
 use hyades_platform::broken;
 use hyades_platform::reclaim::Guard;
 use smallvec::SmallVec;
-use std::ops::{Bound, ControlFlow};
+use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 
 /// Records under one key; at most one has a row as of a snapshot.
@@ -182,17 +182,14 @@ impl<S: Stamp> TableData<S> {
         if !self.is_ordered() {
             return self.walk(at, guard, |record| visit(&[record]));
         }
-        let last = std::mem::replace(at, WalkPosition::End);
-        let lower = match &last {
-            WalkPosition::Key(key) => Bound::Excluded(&key[..]),
-            _ => Bound::Unbounded,
-        };
-        let keys = KeysInOrder { lower, upper: Bound::Unbounded, descending: false };
+        let (lower, upper) = std::mem::replace(at, WalkPosition::End).into_bounds();
+        let (lower, until) = (as_bytes(&lower), as_bytes(&upper));
+        let keys = KeysInOrder { lower, upper: until, descending: false };
         let mut visited = 0;
         let walked = self.scan_as_of(keys, guard, &|_| (), &mut |records| {
             visited += 1;
             if visit(records).is_break() || visited == KEYS_IN_STEP {
-                *at = WalkPosition::Key(KeyBytes::from_slice(records[0].key()));
+                *at = WalkPosition::behind(records[0].key(), upper.clone());
                 return ControlFlow::Break(());
             }
             ControlFlow::Continue(())

@@ -9,25 +9,69 @@ use crate::storage::record::Record;
 use hyades_platform::reclaim::{Guard, pin};
 use std::ops::{Bound, ControlFlow};
 
-/// The resume position of [`TableData::walk`].
+/// The resume position of [`TableData::walk`], and the end of the walked range.
 #[derive(Default)]
 pub(crate) enum WalkPosition {
+    /// The beginning of a walk over all records.
     #[default]
     Start,
     /// The position in a hash index.
     Hash(HashPosition),
-    /// The last key visited in an ordered index.
-    Key(KeyBytes),
+    /// The rest of the range in an ordered index.
+    Keys {
+        lower: Bound<KeyBytes>,
+        upper: Bound<KeyBytes>,
+    },
     End,
+}
+
+impl WalkPosition {
+    /// The position behind a record of an ordered index, in a walk up to `upper`.
+    pub fn behind(key: &[u8], upper: Bound<KeyBytes>) -> WalkPosition {
+        WalkPosition::Keys { lower: Bound::Excluded(KeyBytes::from_slice(key)), upper }
+    }
+
+    /// The bounds of the rest of a walk over an ordered index.
+    pub fn into_bounds(self) -> (Bound<KeyBytes>, Bound<KeyBytes>) {
+        match self {
+            WalkPosition::Keys { lower, upper } => (lower, upper),
+            _ => (Bound::Unbounded, Bound::Unbounded),
+        }
+    }
+}
+
+/// A bound as the index takes bounds.
+pub(super) fn as_bytes(bound: &Bound<KeyBytes>) -> Bound<&[u8]> {
+    bound.as_ref().map(|key| &key[..])
 }
 
 /// Number of records after which one call of [`TableData::walk`] stops.
 const WALK_BATCH: usize = 1024;
 
 impl<S: Stamp> TableData<S> {
-    /// Visits the next records of a walk over all of them, absent ones included. Stops when `visit`
-    /// breaks off or [`WALK_BATCH`] records were visited (in a hash index at the end of that
-    /// bucket). A record that is linked throughout the walk is visited. The caller need not stay
+    /// Returns the beginnings of at most `most` walks over parts of the table. A record linked
+    /// throughout all walks is visited by exactly one of the walks. A small table is one part.
+    pub fn walk_starts(&self, most: usize, guard: &Guard) -> Vec<WalkPosition> {
+        match &self.primary {
+            Primary::Hash { index, .. } => {
+                let starts = index.range_starts(most, guard).into_iter();
+                starts.map(WalkPosition::Hash).collect()
+            }
+            Primary::Ordered(tree) => {
+                let keys = tree.dividing_keys(most, guard);
+                let between = || keys.iter().map(|key| KeyBytes::from_slice(key));
+                let lowers =
+                    std::iter::once(Bound::Unbounded).chain(between().map(Bound::Included));
+                let uppers = between().map(Bound::Excluded).chain([Bound::Unbounded]);
+                let part = |(lower, upper)| WalkPosition::Keys { lower, upper };
+                lowers.zip(uppers).map(part).collect()
+            }
+        }
+    }
+
+    /// Visits the next records of a walk, absent ones included. Stops when `visit` breaks off or
+    /// [`WALK_BATCH`] records were visited (in a hash index at the end of that bucket). A record
+    /// of the walked range that is linked throughout the walk is visited. The caller need not stay
     /// pinned between two calls.
     pub fn walk<'g>(
         &'g self,
@@ -50,16 +94,12 @@ impl<S: Stamp> TableData<S> {
                     .map_or(WalkPosition::End, WalkPosition::Hash);
             }
             Primary::Ordered(tree) => {
-                let last = std::mem::replace(at, WalkPosition::End);
-                let lower = match &last {
-                    WalkPosition::Key(key) => Bound::Excluded(&key[..]),
-                    _ => Bound::Unbounded,
-                };
-                tree.scan(lower, Bound::Unbounded, false, guard, &mut |_, entries| {
+                let (lower, upper) = std::mem::replace(at, WalkPosition::End).into_bounds();
+                tree.scan(as_bytes(&lower), as_bytes(&upper), false, guard, &mut |_, entries| {
                     let mut entries = entries.iter();
                     match entries.find(|record| visit(record).is_break()) {
                         Some(record) => {
-                            *at = WalkPosition::Key(KeyBytes::from_slice(record.key()));
+                            *at = WalkPosition::behind(record.key(), upper.clone());
                             ControlFlow::Break(())
                         }
                         None => ControlFlow::Continue(()),
