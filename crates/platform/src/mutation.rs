@@ -62,6 +62,8 @@ mutations! {
     StopAtFirstDead "stop-at-first-dead",
     /// A row takes its writer's stamp after the release.
     StampAfterRelease "stamp-after-release",
+    /// The last batch of a stream counts as whole by its header.
+    TornBatchIsWhole "torn-batch-is-whole",
     /// Records of all incarnations are judged by where the newest ends.
     DeadByNewestEnd "dead-by-newest-end",
     /// A writer does not depend on the readers of the overwritten rows.

@@ -126,7 +126,7 @@ pub use needs::{Needs, admits, first_unmet, is_met};
 pub use open::{Recovering, open, open_damaged, open_read};
 pub use options::LogOptions;
 pub use pace::Choice;
-pub use reader::{ReaderEnd, StreamReader};
+pub use reader::{ReaderEnd, StreamEnd, StreamReader};
 pub use remote::{Remote, RemoteEnded, RemoteIncarnation};
 pub use start::{BeginAt, StreamStart};
 pub use statement::Statement;

@@ -8,9 +8,11 @@ use crate::Lsn;
 use crate::archive::{self, Archive};
 use crate::base_writer;
 use crate::error::Error;
-use crate::manifest::{MANIFEST, MARKER, Manifest, Marker, StreamEntry, part_name};
+use crate::manifest::{
+    Incarnation, MANIFEST, MARKER, MARKS, Manifest, Marker, StreamEntry, part_name,
+};
 use crate::options::LogOptions;
-use crate::reader::StreamReader;
+use crate::reader::{StreamEnd, StreamReader};
 use crate::segment::{Chain, stream_dir};
 use crate::spare;
 use crate::stream_id::StreamId;
@@ -450,6 +452,29 @@ impl Recovering {
         incarnations
             .flat_map(|(i, inc)| (0..inc.dims.len()).map(move |d| self.reader(i, d)))
             .collect()
+    }
+
+    /// Finds where the streams of an incarnation end, in the order of the incarnation's vectors:
+    /// from the last segments. After [`open_damaged`] every stream is read as a whole.
+    ///
+    /// # Errors
+    /// The device could not be read. If the log is damaged, the ends may be wrong: readers of the
+    /// streams, and the [`verdict`](Self::verdict), find the damage.
+    pub fn find_ends(&self, incarnation: &Incarnation) -> Result<Vec<StreamEnd>, Error> {
+        let number = incarnation.number;
+        let at = self.manifest.incarnations.iter().position(|i| i.number == number);
+        let at = at.expect("the manifest has the incarnation");
+        let has_marks = incarnation.settings.contains_key(MARKS);
+        let end = |dimension| {
+            let mut reader = self.reader(at, dimension);
+            if !self.lenient.damaged {
+                return reader.find_end(has_marks);
+            }
+            while reader.next_chunk()?.is_some() {}
+            Ok(StreamEnd { valid_to: reader.valid_to(), mark: reader.mark() })
+        };
+        let dimensions = (0..incarnation.dims.len()).collect();
+        parallel_if_reads_block(&*self.options.device, dimensions, end).into_iter().collect()
     }
 
     /// A reader of the newest incarnation's stream from `from` to `to`.

@@ -1,8 +1,10 @@
 //! Reading a stream: the valid prefix, and the statements of durable positions (`docs/format.md`,
 //! section 8).
 
+mod last_batch;
 mod window;
 
+pub use self::last_batch::StreamEnd;
 use self::window::{Open, Window};
 use crate::Lsn;
 use crate::chunk::Chunk;
@@ -84,6 +86,8 @@ pub struct StreamReader {
     lenient: bool,
     unreadable: bool,
     cut_short: bool,
+    /// Whether the bytes beyond the valid prefix are searched for a proof of a longer prefix.
+    searches: bool,
     /// The usable end of each stream: nothing is returned behind an anchor with a higher statement.
     whole: Option<Vec<Lsn>>,
     /// Whether frames speak of the replicated log, and only headers of these files.
@@ -141,6 +145,7 @@ impl StreamReader {
             lenient: false,
             unreadable: false,
             cut_short: false,
+            searches: true,
             whole: None,
             mirrored: incarnation.is_mirrored() && !broken!(ForeignStatements),
         };
@@ -325,18 +330,7 @@ impl StreamReader {
             self.stopped_at = (segment.path.clone(), 48, what);
             return self.finish();
         }
-        let next = self.segments.get(self.next_segment + 1).map_or(Lsn::MAX, start_of);
-        let file =
-            self.device.open_read(&segment.path).map_err(Error::io(&segment.path, "open"))?;
-        self.open = Some(Open {
-            path: segment.path.clone(),
-            file,
-            length: segment.length,
-            block: u64::from(header.block_bytes),
-            offset: format::header_bytes(header.block_bytes as usize) as u64,
-            limit: next.min(self.end.unwrap_or(Lsn::MAX)),
-            spare: segment.spare,
-        });
+        self.open = self.opened(segment, self.next_segment + 1)?;
         self.window = Window::default();
         self.next_segment += 1;
         Ok(())
@@ -441,7 +435,7 @@ impl StreamReader {
     /// Ends the valid prefix, and searches the bytes beyond for a proof of a longer prefix.
     fn finish(&mut self) -> Result<(), Error> {
         self.finished = true;
-        if self.end.is_some() {
+        if self.end.is_some() || !self.searches {
             return Ok(());
         }
         if let Some(open) = self.open.take() {

@@ -50,7 +50,6 @@ mod stored_catalogue;
 mod stream_order;
 pub(crate) mod threads;
 mod tombstones;
-mod undecided;
 mod version_collector;
 pub(crate) mod wavefront;
 
@@ -63,7 +62,7 @@ use decode::RecordShape;
 use hyades_platform::epoch::EpochNumber;
 use hyades_platform::sync::Unpoisoned;
 use hyades_platform::{clock, event};
-use hyades_wal::{Incarnation, ReaderEnd, Recovering, StreamReader};
+use hyades_wal::{Incarnation, MARKS, ReaderEnd, Recovering, StreamEnd, StreamReader};
 use plan::{Plan, Replay};
 use progress::{Phase, RecoveryProgress};
 use read_ahead::LaneReader;
@@ -207,8 +206,9 @@ impl<S: Stamp> Recovery<'_, S> {
         if let Some(error) = self.replay.failure.lock().unpoisoned().take() {
             return Err(named(error));
         }
-        let replayed = result.map_err(named)?;
+        let (replayed, found) = result.map_err(named)?;
         debug_assert_eq!(replayed.len(), streams, "replay reads every stream to its end");
+        let first = ends.len();
         ends.extend(replayed);
         if self.plan.salvage {
             let damaged = self.recovering.damaged_streams(incarnation, ends)?;
@@ -217,6 +217,7 @@ impl<S: Stamp> Recovery<'_, S> {
             // Reports damage as damage, before the loss makes commands of the next incarnation
             // fail.
             self.recovering.judge_incarnation(incarnation, ends)?;
+            check_found(incarnation, found.iter().flatten(), &ends[first..])?;
         }
         finish::finish_incarnation(&self.replay)?;
         finish::compare_outcomes(&self.replay, self.plan.salvage)?;
@@ -253,17 +254,18 @@ impl<S: Stamp> Recovery<'_, S> {
     }
 
     /// Chooses the kind of replay for the streams of an incarnation, by the order of its records.
-    /// Returns the ends of the streams.
+    /// Returns the ends of the streams, as read and, where records were judged by these, as found
+    /// before.
     fn replay_streams(
         &self,
         incarnation: &Incarnation,
         lanes: Vec<LaneReader>,
-    ) -> Result<Vec<ReaderEnd>, Error> {
+    ) -> Result<(Vec<ReaderEnd>, Option<Vec<StreamEnd>>), Error> {
         let Recovery { recovering, replay, plan, .. } = self;
         let checkpoint = recovering.manifest().checkpoint.as_ref();
         let shape = RecordShape::of(incarnation, lanes.len(), checkpoint);
         let shape = shape.until(plan.until).over(incarnation, plan.partitions);
-        match (shape.predecessors, shape.data_only, shape.has_vectors(), plan.kind) {
+        let replayed = match (shape.predecessors, shape.data_only, shape.has_vectors(), plan.kind) {
             // Lists of predecessors decide liveness, and order commands.
             (true, _, _, Replay::Phases) => {
                 phases::replay(replay, lanes, shape, !plan.salvage, plan.threads)
@@ -272,7 +274,11 @@ impl<S: Stamp> Recovery<'_, S> {
             // The paper's order, also where versions would do.
             (false, _, true, Replay::Pools) => pools::replay(replay, lanes, shape, plan.threads),
             // Row versions decide, in any order of replay.
-            (false, true, _, _) => last_writer_wins::replay(replay, lanes, shape, plan.threads),
+            (false, true, _, _) => {
+                let found = recovering.find_ends(incarnation)?;
+                let read = last_writer_wins::replay(replay, lanes, &found, shape, plan.threads);
+                return Ok((read?, Some(found)));
+            }
             // Vectors order the records.
             (false, false, true, kind) => {
                 let falls_back = kind == Replay::Automatic;
@@ -280,8 +286,31 @@ impl<S: Stamp> Recovery<'_, S> {
             }
             // A log without vectors has one order, the order of its stream.
             (false, false, false, _) => wavefront::replay(replay, lanes, shape, (1, false)),
+        };
+        Ok((replayed?, None))
+    }
+}
+
+/// Refuses an incarnation in which streams end elsewhere than was found before: records were judged
+/// by the ends found before.
+fn check_found<'f>(
+    incarnation: &Incarnation,
+    found: impl Iterator<Item = &'f StreamEnd>,
+    read: &[ReaderEnd],
+) -> Result<(), Error> {
+    let has_marks = incarnation.settings.contains_key(MARKS);
+    for (found, read) in found.zip(read) {
+        let valid_to = read.valid_to;
+        if found.valid_to != valid_to || (has_marks && found.mark != read.mark) {
+            return Err(Error::Recovery(format!(
+                "log stream {} was found to end at Lsn {} with mark {}, and when read ended at Lsn \
+                 {valid_to} with mark {}: its files changed meanwhile, or the device returned \
+                 different bytes",
+                read.stream, found.valid_to, found.mark, read.mark
+            )));
         }
     }
+    Ok(())
 }
 
 fn seconds_since(began_ns: u64) -> f64 {

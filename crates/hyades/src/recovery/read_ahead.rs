@@ -75,7 +75,6 @@ struct ReadAhead {
     chunks: Option<Receiver<Result<ReadChunk, Error>>>,
     /// `None` only during drop.
     thread: Option<JoinHandle<()>>,
-    mark: u64,
     valid_to: Lsn,
     end: Option<ReaderEnd>,
 }
@@ -84,7 +83,6 @@ struct ReadAhead {
 struct ReadChunk {
     /// `None` at the end.
     chunk: Option<Chunk>,
-    mark: u64,
     valid_to: Lsn,
     end: Option<ReaderEnd>,
 }
@@ -98,13 +96,12 @@ impl LaneReader {
             let source = ChunkSource::Here(Box::new(reader));
             return LaneReader { stream, start, source, counter, times };
         }
-        let (mark, valid_to) = (reader.mark(), reader.valid_to());
+        let valid_to = reader.valid_to();
         let (sender, receiver) = sync_channel(AHEAD);
         let reading = Arc::clone(&times);
         let thread = std::thread::spawn(move || read(reader, &sender, &reading));
         let (chunks, thread) = (Some(receiver), Some(thread));
-        let source =
-            ChunkSource::ReadAhead(ReadAhead { chunks, thread, mark, valid_to, end: None });
+        let source = ChunkSource::ReadAhead(ReadAhead { chunks, thread, valid_to, end: None });
         LaneReader { stream, start, source, counter, times }
     }
 
@@ -153,17 +150,6 @@ impl LaneReader {
         Arc::clone(&self.times)
     }
 
-    /// Returns the watermark stated by the stream, as of the last chunk returned.
-    pub fn mark(&self) -> u64 {
-        match &self.source {
-            ChunkSource::Here(reader) => reader.mark(),
-            ChunkSource::ReadAhead(ahead) => ahead.mark,
-            // Records judged by marks are not followed.
-            #[cfg(feature = "replication")]
-            ChunkSource::Slice(_) => 0,
-        }
-    }
-
     /// Returns the position up to which the stream is known to be valid, as of the last chunk
     /// returned.
     pub fn valid_to(&self) -> Lsn {
@@ -196,9 +182,8 @@ impl ReadAhead {
         // After an error, returned to the caller, nothing more arrives.
         let nothing = |_| Error::Recovery("a log stream could not be read to its end".into());
         let read = chunks.recv().map_err(nothing)??;
-        debug_assert!(read.mark >= self.mark, "the watermark of a stream never falls");
         debug_assert!(read.valid_to >= self.valid_to, "what is valid stays valid");
-        (self.mark, self.valid_to, self.end) = (read.mark, read.valid_to, read.end);
+        (self.valid_to, self.end) = (read.valid_to, read.end);
         Ok(read.chunk)
     }
 }
@@ -219,7 +204,7 @@ fn read(mut reader: StreamReader, to: &SyncSender<Result<ReadChunk, Error>>, tim
     loop {
         let read = timed(&times.read_ns, || reader.next_chunk()).map(|chunk| {
             let end = chunk.is_none().then(|| reader.end());
-            ReadChunk { chunk, mark: reader.mark(), valid_to: reader.valid_to(), end }
+            ReadChunk { chunk, valid_to: reader.valid_to(), end }
         });
         let goes_on = matches!(&read, Ok(read) if read.end.is_none());
         if to.send(read.map_err(Error::from)).is_err() || !goes_on {

@@ -4,8 +4,8 @@
 //! of the epochs after `cut` up to `until`; the records up to the cut are in the tables already,
 //! and later records are left out. Rules for the positions of a *whole* slice are in
 //! [`crate::engine::closed_epochs`]: every record of these epochs, and every position that the
-//! records need, is in the slice or before. So no record of a whole slice is dead, none stays
-//! undecided, and no delta waits for a base at the end: anything else is an error.
+//! records need, is in the slice or before. So no record of a whole slice is dead, and no delta
+//! waits for a base at the end: anything else is an error.
 //!
 //! Between slices the tables hold exactly the transactions up to `until`.
 
@@ -27,7 +27,7 @@ use crate::storage::table::TableData;
 use hyades_platform::broken;
 use hyades_platform::epoch::EpochNumber;
 use hyades_platform::sync::Unpoisoned;
-use hyades_wal::{Incarnation, Lsn, Recovering};
+use hyades_wal::{Incarnation, Lsn, Recovering, StreamEnd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -123,7 +123,12 @@ pub(crate) fn replay<S: Stamp>(
     replay.is_whole.store(slice.is_whole, Ordering::Relaxed);
     let lanes = lanes.collect::<Result<Vec<_>, Error>>()?;
     let result = match (shape.data_only, shape.has_vectors()) {
-        (true, _) => last_writer_wins::replay(replay, lanes, shape, threads),
+        (true, _) => {
+            // Records judged by marks are not followed.
+            let end = |&valid_to: &Lsn| StreamEnd { valid_to, mark: 0 };
+            let ends: Vec<_> = slice.to.iter().map(end).collect();
+            last_writer_wins::replay(replay, lanes, &ends, shape, threads)
+        }
         (false, true) => wavefront::replay(replay, lanes, shape, (threads, threads > 1)),
         (false, false) => wavefront::replay(replay, lanes, shape, (1, false)),
     };

@@ -10,13 +10,25 @@ use std::sync::Arc;
 const WINDOW_BYTES: usize = 1 << 20;
 
 /// The cached bytes of the file around the reader's offset.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Window {
     bytes: Vec<u8>,
     pub(super) at: u64,
+    /// The least number of bytes read at once.
+    least: usize,
+}
+
+impl Default for Window {
+    fn default() -> Self {
+        Window::of(WINDOW_BYTES)
+    }
 }
 
 impl Window {
+    pub(super) fn of(least: usize) -> Self {
+        Window { bytes: Vec::new(), at: 0, least }
+    }
+
     /// The `length` bytes at `offset`, or fewer at the file's end; and how many were read.
     pub(super) fn get(
         &mut self,
@@ -27,7 +39,7 @@ impl Window {
         let mut read = 0;
         let end = self.at + self.bytes.len() as u64;
         if offset < self.at || offset + length as u64 > end {
-            self.bytes.resize(length.max(WINDOW_BYTES), 0);
+            self.bytes.resize(length.max(self.least), 0);
             let path = &open.path;
             let n = open.file.read_at(&mut self.bytes, offset).map_err(Error::io(path, "read"))?;
             self.bytes.truncate(n);

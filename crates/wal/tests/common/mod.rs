@@ -3,8 +3,8 @@
 
 use hyades_platform::device::Device;
 use hyades_wal::{
-    Checkpoint, Covered, Error, FrameKind, IncarnationSettings, Log, LogOptions, Lsn, Recovering,
-    StreamId, Verdict, Writer, open,
+    Checkpoint, Covered, Error, FrameKind, IncarnationSettings, Log, LogOptions, Lsn, MARKS,
+    ReaderEnd, Recovering, StreamId, Verdict, Writer, open,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -66,7 +66,23 @@ pub fn read_all(recovering: &Recovering) -> Result<(Vec<Read>, Verdict), Error> 
         ends.push(reader.end());
     }
     let verdict = recovering.verdict(&ends)?;
+    check_ends(recovering, &ends);
     Ok((frames, verdict))
+}
+
+/// The ends found from the last segments are the ends found by reading everything.
+fn check_ends(recovering: &Recovering, read: &[ReaderEnd]) {
+    for incarnation in &recovering.manifest().incarnations {
+        let found = recovering.find_ends(incarnation).unwrap();
+        let read = read.iter().filter(|end| end.incarnation == incarnation.number);
+        // Ends are never below the start of what is read.
+        let read: Vec<_> = read.map(|end| (end.valid_to, end.mark)).collect();
+        let has_marks = incarnation.settings.contains_key(MARKS);
+        for (found, (valid_to, mark)) in found.iter().zip(read) {
+            assert_eq!(found.valid_to, valid_to, "incarnation {}", incarnation.number);
+            assert!(!has_marks || found.mark == mark, "{found:?}, not {mark}");
+        }
+    }
 }
 
 /// Opens, reads everything, and begins a new incarnation.

@@ -39,11 +39,12 @@
 //!
 //! Departures from the paper (docs/protocols/poplar.md). The segment index is the log's own order
 //! of reservations: a batch is the part of the log filled without a gap when the flusher starts, at
-//! half a buffer or at the flusher's interval. An idle stream raises its number through the same
-//! latch and states the number in the log. A transaction that learns anything about rows has read:
-//! checking whether a row exists or a key is free, maintaining an index and changing some columns
-//! are reads. The upper bits of a number are an epoch, for checkpoints, whose cut takes the place
-//! of RSNs, and for snapshots.
+//! half a buffer or at the flusher's interval, and the stream's mark is the last number drawn by
+//! then. RSNe is known before replay starts, from the last batch of each stream. An idle stream
+//! raises its number through the same latch and states the number in the log. A transaction that
+//! learns anything about rows has read: checking whether a row exists or a key is free, maintaining
+//! an index and changing some columns are reads. The upper bits of a number are an epoch, for
+//! checkpoints, whose cut takes the place of RSNs, and for snapshots.
 
 use super::counters::Counters;
 use hyades::RecordKind;
