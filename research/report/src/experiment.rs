@@ -112,6 +112,18 @@ pub type Derived = fn(&View<'_>, &'static str) -> Vec<Line>;
 /// Computes the stacked bars of a panel.
 pub type Parts = fn(&View<'_>, &'static str) -> Vec<Stack>;
 
+/// Computes the cells of a table from several runs each.
+pub type Tabled = fn(&View<'_>, &'static str) -> Cells;
+
+/// A table of text.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cells {
+    /// The columns' names.
+    pub heads: Vec<&'static str>,
+    /// The rows, with a cell for each column.
+    pub rows: Vec<Vec<String>>,
+}
+
 /// How a panel shows the runs.
 #[derive(Clone, Debug)]
 pub enum Shape {
@@ -159,6 +171,8 @@ pub enum Shape {
         /// The axis, with the unit.
         y: &'static str,
     },
+    /// A table in place of a chart, computed from several runs for each cell.
+    Table(Tabled),
 }
 
 /// One panel of a figure.

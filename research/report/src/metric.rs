@@ -77,6 +77,10 @@ pub enum Metric {
     LatencyP50,
     /// The 99th percentile of latency in milliseconds.
     LatencyP99,
+    /// Refused calls, in percent of the calls that were acknowledged or refused.
+    Refused,
+    /// Checkpoints taken while the workload ran.
+    Snapshots,
     /// Bytes of frames per acknowledged transaction.
     BytesPerTransaction,
     /// Bytes of frames per replayed transaction, without read-only transactions.
@@ -163,6 +167,8 @@ impl Metric {
             Metric::Throughput => "acknowledged transactions / s",
             Metric::LatencyP50 => "median latency (ms)",
             Metric::LatencyP99 => "99th percentile latency (ms)",
+            Metric::Refused => "refused calls (%)",
+            Metric::Snapshots => "snapshots taken beside the run",
             Metric::BytesPerTransaction => "log bytes / transaction",
             Metric::BytesPerRecord => "log bytes / record",
             Metric::OverheadPerRecord => "log bytes / record beside its contents",
@@ -211,6 +217,8 @@ impl Metric {
             Metric::Throughput => number("/acknowledged_per_s")?,
             Metric::LatencyP50 => number("/latency_us/p50")? / 1e3,
             Metric::LatencyP99 => number("/latency_us/p99")? / 1e3,
+            Metric::Refused => refused_percent(run)?,
+            Metric::Snapshots => number("/checkpoints/taken")?,
             Metric::BytesPerTransaction => number("/log_bytes_per_transaction")?,
             Metric::BytesPerRecord => number("/recovery/bytes")? / number("/recovery/records")?,
             Metric::OverheadPerRecord => overhead_per_record(run)?,
@@ -271,6 +279,12 @@ impl Metric {
         };
         value.is_finite().then_some(value)
     }
+}
+
+/// Refused calls, in percent of the calls that were acknowledged or refused.
+fn refused_percent(run: &Value) -> Option<f64> {
+    let refused = run.pointer("/posted/refused")?.as_f64()?;
+    Some(100.0 * refused / (refused + run.get("acknowledged")?.as_f64()?))
 }
 
 /// The time of the replay without the population, in seconds.
@@ -368,6 +382,15 @@ mod tests {
         assert_eq!(ratio.of(&run(us.clone(), 50)), Some(1.0 / 3.0));
         assert_eq!(ratio.of(&run(us, 51)), None);
         assert_eq!(ratio.of(&run(json!({"logic": 1.0}), 0)), None);
+    }
+
+    #[test]
+    fn refused_calls_are_a_share_of_the_calls() {
+        let run = json!({"acknowledged": 300, "posted": {"limit": 5000, "refused": 100},
+            "checkpoints": {"taken": 3}});
+        assert_eq!(Metric::Refused.of(&run), Some(25.0));
+        assert_eq!(Metric::Snapshots.of(&run), Some(3.0));
+        assert_eq!(Metric::Refused.of(&json!({"acknowledged": 300})), None);
     }
 
     #[test]

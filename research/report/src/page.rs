@@ -4,7 +4,7 @@ use crate::axis::grouped;
 use crate::chart::{ENOUGH, FAR};
 use crate::data::{Data, Outcome};
 use crate::definition;
-use crate::experiment::{Experiment, Paper, Run};
+use crate::experiment::{Cells, Experiment, Paper, Run, Shape};
 use crate::judge::{Basis, Check, Finding, Note, NoteKind, Verdict};
 use crate::plan::{JUDGED, SHOWN};
 use crate::plot;
@@ -111,6 +111,7 @@ border-bottom:1px solid var(--rule);vertical-align:top}\
 padding:.08rem .5rem;color:#fff;white-space:nowrap}\
 .holds{background:#00805c}.part{background:#a06a00}.fails{background:#b8450c}\
 .sim{background:#6a5acd}.none{background:#77777f}\
+caption{text-align:left;font-weight:bold}\
 dl{display:grid;grid-template-columns:7.5rem 1fr;gap:.35rem .8rem;margin:.6rem 0}\
 dt{color:var(--soft)}dd{margin:0}\
 ul.found{list-style:none;padding:0;margin:0}\
@@ -130,6 +131,19 @@ fn prose(text: &str) -> String {
         _ => format!("<code>{part}</code>"),
     };
     parts.map(tagged).collect()
+}
+
+/// A table with a title; none without rows.
+fn table(title: &str, cells: &Cells) -> Option<String> {
+    let row = |tag: &str, texts: &mut dyn Iterator<Item = &str>| {
+        let cells: String = texts.map(|text| format!("<{tag}>{}</{tag}>", escape(text))).collect();
+        format!("<tr>{cells}</tr>\n")
+    };
+    let rows = cells.rows.iter().map(|texts| row("td", &mut texts.iter().map(String::as_str)));
+    let all: String =
+        [row("th", &mut cells.heads.iter().copied())].into_iter().chain(rows).collect();
+    let caption = escape(title);
+    (!cells.rows.is_empty()).then(|| format!("<table><caption>{caption}</caption>{all}</table>\n"))
 }
 
 impl<'a> Page<'a> {
@@ -171,8 +185,8 @@ impl<'a> Page<'a> {
         let rates = rates.map_or("not measured".to_string(), |rates| {
             let short = crate::axis::short;
             format!(
-                "YCSB {}/s, Payment {}/s, New-Order {}/s; with serial command logging by \
-                 partitions, all of TPC-C {}/s, Voter {}/s",
+                "YCSB {}/s, Payment {}/s, New-Order {}/s; with commands logged on \
+                 arrival, posted to sites, all of TPC-C {}/s, Voter {}/s",
                 short(rates.ycsb),
                 short(rates.payment),
                 short(rates.new_order),
@@ -196,7 +210,7 @@ impl<'a> Page<'a> {
              first, and the recovered state is compared with the state before the crash; if they \
              differ, the figures of the run are not shown. {} rows of 1,000 bytes, {} of TPC-C. \
              Offered loads are shares of this machine's rates on the same workload, with Taurus \
-             command logging to memory: {}.</p>\n\
+             command logging to memory unless said otherwise: {}.</p>\n\
              <p>Where the bandwidth of a device matters, throttled devices replace the paper's. \
              Their bandwidth follows from hardware alone: the bytes per second of the paper's \
              devices for each core and cycle of its processors, times the {} cores of {:.1} GHz \
@@ -272,16 +286,12 @@ impl<'a> Page<'a> {
             experiment.id
         );
         for panel in &experiment.panels {
-            match plot::chart(&judged.view, panel) {
-                Some(chart) => out += &draw(&chart),
-                None => {
-                    let _ = writeln!(
-                        out,
-                        "<p class=\"soft\">{}: no figures.</p>",
-                        escape(&panel.title)
-                    );
-                }
-            }
+            let shown = match &panel.shape {
+                Shape::Table(cells) => table(&panel.title, &cells(&judged.view, panel.group)),
+                _ => plot::chart(&judged.view, panel).map(|chart| draw(&chart)),
+            };
+            let empty = || format!("<p class=\"soft\">{}: no figures.</p>\n", escape(&panel.title));
+            out += &shown.unwrap_or_else(empty);
         }
         out += "</figure>\n<dl>";
         let mut entry = |what: &str, text: &str| {

@@ -4,7 +4,7 @@ use crate::chart::{Bar, Chart, Line, Marks};
 use crate::data::View;
 use crate::experiment::{Panel, Shape};
 
-/// The chart of a panel; none if no run has figures.
+/// The chart of a panel; none if no run has figures, or the panel is a table.
 pub fn chart(view: &View<'_>, panel: &Panel) -> Option<Chart> {
     let (marks, y) = match &panel.shape {
         Shape::Bars { log, paper } => (bars(view, panel, *log, paper)?, panel.metric.label()),
@@ -37,6 +37,7 @@ pub fn chart(view: &View<'_>, panel: &Panel) -> Option<Chart> {
             let parts = names.iter().map(|name| name.to_string()).collect();
             (Marks::Stacks { stacks: stacks(view, panel.group), parts }, *y)
         }
+        Shape::Table(_) => return None,
     };
     let empty = match &marks {
         Marks::Lines { lines, .. } => lines.is_empty(),

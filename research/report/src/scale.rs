@@ -132,10 +132,10 @@ pub struct Rates {
     pub payment: f64,
     /// TPC-C New-Order.
     pub new_order: f64,
-    /// All transactions of TPC-C by partitions, with serial command logging.
+    /// All transactions of TPC-C, posted to sites, with commands logged on arrival.
     #[serde(default = "Rates::typical_tpcc")]
     pub tpcc_commands: f64,
-    /// Voter by partitions, with serial command logging.
+    /// Voter, posted to sites, with commands logged on arrival.
     #[serde(default = "Rates::typical_voter")]
     pub voter_commands: f64,
 }

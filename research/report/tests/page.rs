@@ -136,6 +136,7 @@ fn same_everywhere(experiments: &[Experiment]) -> Data {
             "procedures": [{"name": "tpcc_payment", "calls": 40, "bytes": 800}],
             "tables": [{"name": "stock", "changes": 90, "bytes": 9000}], "overhead_bytes": 900}}]},
         "vectors": {"fold_ns": 5.0, "compare_ns": 4.0, "encode_ns": 30.0, "transaction_ns": 59.0},
+        "posted": {"limit": 5000, "refused": 100}, "checkpoints": {"taken": 3},
         "scans": {"completed": 10, "failed": 0, "rows_per_s": 2e5},
         "cache": {"hit_rate": 0.9},
         "busy_processors": {"workers": 1.5, "others": 0.5},

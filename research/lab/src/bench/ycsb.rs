@@ -7,6 +7,9 @@ use hyades_cli::failure::{Failure, usage};
 use hyades_workloads::ycsb;
 use serde::{Deserialize, Serialize};
 
+/// The most partitions of a database.
+const PARTITIONS: u64 = 64;
+
 /// Options of YCSB.
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub struct Ycsb {
@@ -44,6 +47,11 @@ pub struct Ycsb {
     /// Written values: derived from a small argument, or passed whole as an argument
     #[arg(long, default_value = "derived", value_parser = ["derived", "argument"])]
     values: String,
+    /// Share of transactions whose accesses are to two partitions in turn, 0 to 1; the other
+    /// transactions access one partition [default: rows are drawn without regard to partitions]
+    #[arg(long, value_name = "SHARE", conflicts_with_all = ["standard", "scan_length",
+        "hot_share"])]
+    remote: Option<f64>,
     /// Run a standard YCSB mix instead, A to F
     #[arg(long, value_parser = ["A", "B", "C", "D", "E", "F"], ignore_case = true)]
     standard: Option<String>,
@@ -70,11 +78,18 @@ impl Ycsb {
         if !(0.0..=1.0).contains(&self.hot_share) {
             return usage(format!("--hot-share must be 0 to 1, not {}", self.hot_share));
         }
+        if let Some(share) = self.remote.filter(|share| !(0.0..=1.0).contains(share)) {
+            return usage(format!("--remote must be 0 to 1, not {share}"));
+        }
         let is_mix_e = self.standard.as_deref().is_some_and(|mix| mix.eq_ignore_ascii_case("E"));
         if self.engine.engine() == Engine::HashMap && (is_mix_e || self.scan_length.is_some()) {
             return usage("a hash map has no ranges to scan: choose another engine, or mix");
         }
-        let most = self.rows.div_ceil(2);
+        let (drawn_from, of_what) = match self.remote {
+            Some(_) => (self.rows / PARTITIONS, "the rows of one of 64 partitions"),
+            None => (self.rows, "the rows"),
+        };
+        let most = drawn_from.div_ceil(2);
         // A standard mix and a scan define their own accesses.
         if self.standard.is_some() || self.scan_length.is_some() {
             return Ok(());
@@ -82,7 +97,7 @@ impl Ycsb {
         let accesses = self.accesses();
         if accesses == 0 || accesses as u64 > most {
             return usage(format!(
-                "--accesses must be 1 to {most}, half of the rows, not {accesses}: the accesses \
+                "--accesses must be 1 to {most}, half of {of_what}, not {accesses}: the accesses \
                  of a transaction are to distinct rows"
             ));
         }
@@ -106,6 +121,7 @@ impl Ycsb {
             ("--ordered", self.ordered),
             ("--write-columns", self.write_columns != "1"),
             ("--values", self.values != "derived"),
+            ("--remote", self.remote.is_some()),
         ];
         set.into_iter().find(|(_, is_set)| *is_set).map(|(name, _)| name)
     }
@@ -145,6 +161,7 @@ impl Ycsb {
         config.write_columns = self.write_columns.parse().expect(parsed);
         config.values = self.values.parse().expect(parsed);
         config.ordered = self.ordered;
+        config.remote = self.remote;
         config.seed = seed;
         config
     }

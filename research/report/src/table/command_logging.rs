@@ -1,6 +1,7 @@
 //! Command logging against physiological records, 2014.
 
 mod at_home;
+mod choice;
 mod contents;
 mod differential;
 pub(super) mod load;
@@ -33,7 +34,7 @@ pub(super) fn experiments(table: &Table<'_>) -> Vec<Experiment> {
     // Left out where time is short: the claim is on bytes, and bytes vary little.
     all.extend(table.size.fine.then(|| differential::experiment(table)));
     all.extend([at_home::experiment(table), spanning(table), replicated::experiment(table)]);
-    all.push(slow_stream(table));
+    all.extend([choice::experiment(table), slow_stream(table)]);
     all
 }
 

@@ -11,9 +11,11 @@ mod shapes;
 pub mod simulated;
 mod taurus_2016;
 mod taurus_2016_loggers;
+mod taurus_2016_serial;
 mod taurus_2020;
 mod taurus_2020_memory;
 mod taurus_2020_more;
+mod taurus_2020_orders;
 mod taurus_2020_vectors;
 mod vectors_alone;
 
@@ -30,6 +32,7 @@ pub fn all(setup: &Setup) -> Vec<Experiment> {
     let slow = Size { seconds: setup.size.device_seconds, ..setup.size };
     let slow = Table { size: slow, ..Table::of(setup) };
     let mut out = taurus_2020::experiments(&table, &slow);
+    out.push(taurus_2020_orders::experiment(&slow));
     out.extend(taurus_2020_memory::experiments(&table));
     out.extend(taurus_2020_more::experiments(&table));
     out.extend(taurus_2020_vectors::experiments(&table));

@@ -2,6 +2,7 @@
 
 use super::curve::{Claims, checks, panels, throttled};
 use super::taurus_2016_loggers::loggers;
+use super::taurus_2016_serial::serial;
 use super::*;
 use crate::axis::short;
 use crate::chart::Stack;
@@ -24,12 +25,12 @@ const SCHEMES: [Scheme; 7] = [
 ];
 
 pub(super) fn experiments(table: &Table<'_>, slow: &Table<'_>) -> Vec<Experiment> {
-    vec![logging(slow), recovery(table, slow), loggers(slow), bytes(table)]
+    vec![logging(slow), serial(slow), recovery(table, slow), loggers(slow), bytes(table)]
 }
 
 /// Flushes as in the report: after 5 ms, or when half of the buffer is full. The report's 16 MB are
 /// scaled like the devices.
-const FLUSH: &str = "--flush-interval 5ms --flush-fill 1MiB --buffer 2MiB";
+pub(super) const FLUSH: &str = "--flush-interval 5ms --flush-fill 1MiB --buffer 2MiB";
 
 /// The report runs on TicToc, and so do the report's figures here.
 pub(super) const TICTOC: &str = "tictoc";
@@ -48,7 +49,7 @@ const YCSB: &str = "--theta 0 --accesses 2 --read-and-write --values argument";
 
 /// A workload under a scheme. A transaction of YCSB touches one field of a row, of 100 bytes. Data
 /// records of TPC-C, by their length in table 1, hold whole rows.
-fn of(table: &Table<'_>, group: &str, scheme: Scheme) -> Command {
+pub(super) fn of(table: &Table<'_>, group: &str, scheme: Scheme) -> Command {
     let command = if group == "YCSB" { ycsb(table) } else { tpcc(table) };
     let whole = group == "TPC-C" && scheme.options.ends_with("data");
     if whole { command.with("--whole-rows") } else { command }

@@ -13,16 +13,16 @@ use crate::scale::{HDD, Machine, NVME};
 const FROM_POOLS: [(Scheme, &str); 2] =
     [(TAURUS_DATA, "Taurus data, pools"), (TAURUS_COMMAND, "Taurus command, pools")];
 
-const RAID_DATA: &str = "Serial RAID-0 data";
-const RAID_COMMAND: &str = "Serial RAID-0 command";
+pub(super) const RAID_DATA: &str = "Serial RAID-0 data";
+pub(super) const RAID_COMMAND: &str = "Serial RAID-0 command";
 
 /// The schemes compared on devices.
 pub(super) const SCHEMES: [Scheme; 7] =
     [NONE, SERIAL_DATA, TAURUS_DATA, SILO_R, PLOVER, SERIAL_COMMAND, TAURUS_COMMAND];
 /// The paper's schemes under two-phase locking, and the paper's schemes under Silo.
-const LOCKED: [Scheme; 6] =
+pub(super) const LOCKED: [Scheme; 6] =
     [NONE, SERIAL_DATA, TAURUS_DATA, PLOVER, SERIAL_COMMAND, TAURUS_COMMAND];
-const OPTIMISTIC: [Scheme; 4] = [NONE, TAURUS_DATA, SILO_R, TAURUS_COMMAND];
+pub(super) const OPTIMISTIC: [Scheme; 4] = [NONE, TAURUS_DATA, SILO_R, TAURUS_COMMAND];
 
 pub(super) fn experiments(table: &Table<'_>, slow: &Table<'_>) -> Vec<Experiment> {
     vec![hdd_logging(slow), hdd_recovery(table, slow), nvme_logging(slow), nvme_recovery(slow)]
@@ -42,22 +42,27 @@ pub(super) fn of(table: &Table<'_>, workload: &str, scheme: Scheme, control: &st
 }
 
 /// A workload's runs: a group of panels.
-struct Figure {
-    group: &'static str,
-    workload: &'static str,
-    control: &'static str,
-    schemes: &'static [Scheme],
+pub(super) struct Figure {
+    pub group: &'static str,
+    pub workload: &'static str,
+    pub control: &'static str,
+    pub schemes: &'static [Scheme],
     /// Whether serial logging on RAID-0 is among the schemes.
-    raid: bool,
-    bandwidths: Vec<f64>,
+    pub raid: bool,
+    pub bandwidths: Vec<f64>,
     /// The paper's ratios: (of, over, ratio).
-    logging: Vec<Ratio>,
-    recovery: Vec<Ratio>,
+    pub logging: Vec<Ratio>,
+    pub recovery: Vec<Ratio>,
 }
 
 /// All schemes of a figure on a machine's devices. Runs are recovered, so the logging and recovery
 /// figures share the runs.
-fn runs(table: &Table<'_>, machine: &Machine, streams_each: u32, figures: &[Figure]) -> Vec<Run> {
+pub(super) fn runs(
+    table: &Table<'_>,
+    machine: &Machine,
+    streams_each: u32,
+    figures: &[Figure],
+) -> Vec<Run> {
     let mut out = Vec::new();
     for figure in figures {
         for times in &figure.bandwidths {
@@ -159,12 +164,12 @@ fn raid_buffer(machine: &Machine) -> String {
 }
 
 /// The groups of figures with the claimed ratios.
-fn claims(figures: &[Figure], ratios: fn(&Figure) -> &Vec<Ratio>) -> Vec<Claims> {
+pub(super) fn claims(figures: &[Figure], ratios: fn(&Figure) -> &Vec<Ratio>) -> Vec<Claims> {
     figures.iter().map(|figure| (figure.group, ratios(figure).clone())).collect()
 }
 
 /// The differences of all figures of this file.
-fn differs(table: &Table<'_>, machine: &Machine) -> Vec<String> {
+pub(super) fn differs(table: &Table<'_>, machine: &Machine) -> Vec<String> {
     let mut out = vec![
         format!("YCSB has {} rows, not 10 or 500 GB", table.rows()),
         format!("TPC-C has {} warehouses, not 80", table.size.warehouses),
@@ -186,7 +191,7 @@ fn differs(table: &Table<'_>, machine: &Machine) -> Vec<String> {
         out.push("Silo-R has the same locking as the others, in the paper Silo's".to_string());
     }
     if *machine == NVME {
-        out.push("no serial logging on RAID-0; New-Order is not run".to_string());
+        out.push("serial logging on RAID-0, and New-Order, are in 2020-nvme-orders".to_string());
     }
     out.extend(throttled(table, machine));
     out

@@ -127,6 +127,10 @@ pub struct YcsbConfig {
     /// A standard mix instead of the above settings; only rows, theta, write columns, reads and
     /// values still apply.
     pub standard: Option<Standard>,
+    /// The share of transactions whose accesses are to two partitions in turn, 0 to 1; the other
+    /// transactions access one partition. With a share the table is partitioned by its key; without
+    /// one the table has no partitions, and rows are drawn without regard to partitions.
+    pub remote: Option<f64>,
     /// The seed of the population.
     pub seed: u64,
 }
@@ -146,6 +150,7 @@ impl Default for YcsbConfig {
             ordered: false,
             values: Values::Derived,
             standard: None,
+            remote: None,
             seed: 1,
         }
     }
@@ -238,6 +243,22 @@ const MANY: usize = 32;
 /// popular row that it lacks: with a great skew a new row would hardly ever be drawn.
 const MOST_REPEATS: u64 = 100_000;
 
+/// Rows whose keys differ by this number are in the same partition, whatever the number of
+/// partitions, a power of two up to this one.
+const SLOTS: u64 = 64;
+
+/// The partitions of a transaction: the slot of even accesses, and the slot of odd accesses.
+#[derive(Clone, Copy)]
+struct Homes([u64; 2]);
+
+impl Homes {
+    /// The row nearest to `id` that is in the partition of access number `at`.
+    fn row(self, id: u64, at: usize, rows: u64) -> u64 {
+        let moved = id - id % SLOTS + self.0[at % 2];
+        if moved < rows { moved } else { moved - SLOTS }
+    }
+}
+
 /// Draws inputs.
 #[derive(Debug)]
 pub struct YcsbInputs {
@@ -252,10 +273,12 @@ pub struct YcsbInputs {
 
 impl YcsbInputs {
     /// # Panics
-    /// If there are no rows, or too few for `accesses` distinct ones.
+    /// If there are no rows, or too few for `accesses` distinct ones, in one partition where
+    /// transactions have partitions.
     pub fn new(config: YcsbConfig) -> YcsbInputs {
+        let drawn_from = config.rows / if config.remote.is_some() { SLOTS } else { 1 };
         assert!(
-            !config.distinct || config.accesses as u64 <= config.rows.div_ceil(2),
+            !config.distinct || config.accesses as u64 <= drawn_from.div_ceil(2),
             "{} rows are too few for {} different accesses",
             config.rows,
             config.accesses
@@ -326,6 +349,14 @@ impl YcsbInputs {
         self.scramble.key(self.zipf.draw(rng))
     }
 
+    /// Draws the partitions of a transaction; none if transactions have no partitions.
+    fn homes(&self, rng: &mut Rng) -> Option<Homes> {
+        let spans = rng.f64() < self.config.remote?;
+        let home = rng.u64(..SLOTS);
+        // The next slot belongs to another partition, and to another site where there are several.
+        Some(Homes([home, if spans { (home + 1) % SLOTS } else { home }]))
+    }
+
     fn single(&self, rng: &mut Rng, into: &mut YcsbInput, write: bool) {
         let id = self.row(rng);
         self.set_single(rng, into, id, write);
@@ -344,12 +375,14 @@ impl YcsbInputs {
             into.drawn.clear();
         }
         let hot = self.config.hot_share > 0.0 && rng.f64() < self.config.hot_share;
+        let homes = self.homes(rng);
         let mut repeats = 0u64;
         while rows.len() < self.config.accesses - usize::from(hot) {
             let id = match repeats.checked_sub(MOST_REPEATS) {
                 None => self.row(rng),
                 Some(rank) => self.scramble.key(rank),
             };
+            let id = homes.map_or(id, |homes| homes.row(id, rows.len(), self.config.rows));
             repeats += 1;
             if hot && id == HOT {
                 continue;

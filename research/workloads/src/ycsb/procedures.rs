@@ -5,7 +5,9 @@
 
 use crate::MISSING_ROW;
 use crate::bytes::{fill, mix};
-use hyades::{Abort, Column, Columns, Schema, Table, TableRow, Transaction, TypedTable, Value};
+use hyades::{
+    Abort, Column, Columns, Partitions, Schema, Table, TableRow, Transaction, TypedTable, Value,
+};
 use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use smallvec::SmallVec;
@@ -63,6 +65,13 @@ pub fn column(n: u64) -> Column<[u8]> {
 /// The table's description: an ordered primary index, or a hash table.
 pub fn schema(ordered: bool) -> Schema {
     if ordered { User::schema() } else { User::schema().hash() }
+}
+
+/// The partitions of the rows that a transaction accesses.
+pub fn partitions(call: &Accesses) -> Partitions {
+    let mut rows = call.rows.iter().map(|row| row.id());
+    let first = rows.next().map_or(Partitions::ALL, Partitions::of);
+    rows.fold(first, Partitions::with)
 }
 
 /// The key of row number `id`. Spread keys cover the 64-bit range, so that rows inserted later fall

@@ -1,6 +1,6 @@
 use super::*;
 use crate::oracle::Oracle;
-use hyades::{Abort, Table, Transaction};
+use hyades::{Abort, Partitions, Table, Transaction};
 
 const TABLE: Users = Users::of(Table::nth(0));
 
@@ -118,6 +118,33 @@ fn operations_come_in_the_shares_of_their_mix() {
             count += (input.operation == operation) as usize;
         }
         assert!((count as f64 / 50_000.0 - expected).abs() < 0.01, "{mix:?} {count}");
+    }
+}
+
+/// What a call states are the partitions of its rows: one, or two neighbours.
+#[test]
+fn a_share_of_the_transactions_spans_partitions() {
+    for (share, accesses, rows) in [(0.0, 2, 1500), (0.3, 20, 5000), (1.0, 3, 1400)] {
+        let config =
+            YcsbConfig { remote: Some(share), accesses, rows, theta: 0.0, ..YcsbConfig::default() };
+        let inputs = YcsbInputs::new(config);
+        let (mut rng, mut input) = (Rng::with_seed(1), YcsbInput::default());
+        let (mut spanning, mut homes) = (0, HashSet::new());
+        const DRAWS: usize = 20_000;
+        for _ in 0..DRAWS {
+            inputs.draw(&mut rng, &mut input);
+            let accesses = &input.given.accesses;
+            assert!(accesses.rows.iter().all(|row| row.id() < rows));
+            let slots: HashSet<u64> = accesses.rows.iter().map(|row| row.id() % 64).collect();
+            let home = accesses.rows[0].id() % 64;
+            assert!(slots.iter().all(|slot| [home, (home + 1) % 64].contains(slot)), "{slots:?}");
+            let first = Partitions::of(home);
+            assert_eq!(partitions(accesses), slots.iter().fold(first, |all, slot| all.with(*slot)));
+            homes.insert(home);
+            spanning += slots.len() - 1;
+        }
+        assert_eq!(homes.len(), 64);
+        assert!((spanning as f64 / DRAWS as f64 - share).abs() < 0.02, "{spanning}");
     }
 }
 

@@ -3,7 +3,7 @@
 use super::*;
 use crate::workload::{Calls, Outcome, Workload};
 use crate::{MISSING_ROW, Violation};
-use hyades::{Abort, Builder, Database, Error, ProcedureId, Session, Table};
+use hyades::{Abort, Builder, Database, Error, Partitions, ProcedureId, Session, Table};
 
 /// The YCSB workload.
 #[derive(Debug)]
@@ -49,10 +49,14 @@ impl Workload for Ycsb {
     }
 
     fn declare(&mut self, builder: &mut Builder) {
-        let table = Users::of(builder.table(schema(self.inputs.config().is_ordered())));
+        let config = self.inputs.config();
+        let schema = schema(config.is_ordered());
+        let is_partitioned = config.remote.is_some();
+        let schema = if is_partitioned { schema.partition_by("key") } else { schema };
+        let table = Users::of(builder.table(schema));
         // Reads leave no trace in the database, so reads may be a setting.
-        let reads = self.inputs.config().reads;
-        self.procedures = Some(YcsbProcedures {
+        let reads = config.reads;
+        let procedures = YcsbProcedures {
             table: table.untyped(),
             populate: builder
                 .procedure("ycsb_populate", 1, move |tx, call| populate(tx, table, &call)),
@@ -70,7 +74,17 @@ impl Workload for Ycsb {
             modify: builder.procedure("ycsb_modify", 1, move |tx, call| modify(tx, table, &call)),
             write_and_scan: builder
                 .procedure("ycsb_write_and_scan", 1, move |tx, c| write_and_scan(tx, table, &c)),
-        });
+        };
+        if is_partitioned {
+            for procedure in [procedures.access, procedures.access_all, procedures.store] {
+                builder.on(procedure, |call: Accesses| partitions(&call));
+            }
+            for procedure in [procedures.access_given, procedures.store_given] {
+                builder.on(procedure, |call: Given| partitions(&call.accesses));
+            }
+            builder.on(procedures.populate, |_: YcsbPopulate| Partitions::ALL);
+        }
+        self.procedures = Some(procedures);
     }
 
     fn largest_table(&self) -> Table {
