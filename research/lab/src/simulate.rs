@@ -3,6 +3,8 @@
 
 mod calibration;
 mod fit;
+mod parts;
+mod sharing;
 
 use calibration::{calibrate, read};
 use clap::Args;
@@ -10,8 +12,9 @@ use hyades_cli::failure::Failure;
 use hyades_cli::units;
 use hyades_scaling::forward::{self, RunResult};
 use hyades_scaling::machine::{MAX_STREAMS, MAX_WORKERS, Machine};
-use hyades_scaling::replay;
+use hyades_scaling::replay::{self, Replayed};
 use hyades_scaling::rules::Protocol;
+use hyades_scaling::usage::Usage;
 use hyades_schemes::all_protocols;
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -71,6 +74,10 @@ pub struct SimulateOptions {
     /// Time to move a cache line between cores, in nanoseconds [default: measured here]
     #[arg(long, value_name = "NS", value_parser = units::positive)]
     line_ns: Option<f64>,
+    /// Memory copied by all cores per second at recovery [default: as measured here by two cores,
+    /// for each two]
+    #[arg(long, value_name = "SIZE", value_parser = units::size)]
+    memory_bandwidth: Option<u64>,
     /// Simulated time; with --calibrate, the measured time of each run: seconds, or a number with a
     /// unit
     #[arg(long, value_name = "TIME", default_value = "0.1", value_parser = units::some_seconds)]
@@ -104,6 +111,7 @@ impl SimulateOptions {
             anchor_interval: self.anchor_interval,
             rows: self.rows,
             theta: self.theta,
+            memory: self.memory_bandwidth.map(|bytes| bytes as f64),
             seconds: self.seconds,
             seed: self.seed,
             ..Machine::default()
@@ -139,7 +147,7 @@ pub fn simulate(options: &SimulateOptions) -> Result<bool, Failure> {
     }
     let words = (options.protocol.as_str(), options.record.as_str());
     let ran = forward::run(&costs, protocol, words, &machine).map_err(Failure::Usage)?;
-    let replayed = options.recover.then(|| replay::rate(&costs, protocol, words, &machine, &ran));
+    let replayed = options.recover.then(|| replay::replay(&costs, protocol, words, &machine, &ran));
     let report = report(options, &machine, ran, replayed.flatten());
     print(options, &report);
     Ok(true)
@@ -181,6 +189,40 @@ fn print(options: &SimulateOptions, report: &Value) {
     if let Some(rate) = number("/recovery/records_per_s") {
         println!("  recovery      {}", units::rate(rate));
     }
+    for (what, path) in [("logging", "/usage"), ("recovery", "/recovery/usage")] {
+        if let Some(usage) = report.pointer(path) {
+            print_usage(what, usage);
+        }
+    }
+}
+
+/// Prints what gives way first, and where the time goes.
+fn print_usage(what: &str, usage: &Value) {
+    let word = |value: &Value| value.as_str().unwrap_or("").to_string();
+    let percent = |value: &Value| 100.0 * value.as_f64().unwrap_or(0.0);
+    let first = &usage["first"];
+    let saturated = match first["is_saturated"].as_bool() {
+        Some(true) => "saturated",
+        _ => "nothing is saturated",
+    };
+    println!(
+        "  {what:<12}  first: {}, used {:.0} % ({saturated})",
+        word(&first["resource"]),
+        percent(&first["utilisation"])
+    );
+    for kind in ["threads", "resources"] {
+        let parts = usage[kind].as_array().into_iter().flatten();
+        let parts = parts.filter(|part| percent(&part["share"]) >= 0.5);
+        let parts: Vec<String> = parts
+            .map(|part| format!("{} {:.0} %", word(&part["what"]), percent(&part["share"])))
+            .collect();
+        println!("    {kind:<12}{}", parts.join(", "));
+    }
+}
+
+/// Where time goes, as JSON.
+fn usage(usage: &Usage) -> Value {
+    json!({"first": usage.first(), "threads": usage.threads, "resources": usage.resources})
 }
 
 /// Median, 99th percentile and highest of latencies, in microseconds.
@@ -198,7 +240,7 @@ fn report(
     options: &SimulateOptions,
     machine: &Machine,
     ran: RunResult,
-    replayed: Option<f64>,
+    replayed: Option<Replayed>,
 ) -> Value {
     json!({
         "simulated": true, "workload": "ycsb", "protocol": options.protocol,
@@ -207,8 +249,10 @@ fn report(
         "acknowledged_per_s": ran.acknowledged as f64 / ran.seconds,
         "aborts": ran.conflicts, "device_bytes": ran.bytes,
         "latency_us": quantiles(ran.latencies),
-        "line_share": ran.line_share,
-        "recovery": {"records_per_s": replayed},
+        "usage": usage(&ran.usage),
+        "recovery": replayed.map(|replayed| json!({
+            "records_per_s": replayed.records_per_s, "usage": usage(&replayed.usage),
+        })),
     })
 }
 

@@ -207,7 +207,9 @@ fn markdown(report: &Value) -> Option<String> {
             };
             let kinds = [("why_above", NoteKind::Above), ("why_not", NoteKind::Not)];
             let why: String = kinds.into_iter().filter_map(why).collect();
-            let _ = writeln!(out, "| | {}{why} | {} |", cell(&found), cell(&level));
+            let residual = text(finding, "residual");
+            let residual = residual.map_or(String::new(), |words| format!("; {}", cell(&words)));
+            let _ = writeln!(out, "| | {}{why} | {}{residual} |", cell(&found), cell(&level));
         }
         let missing = (experiment.get("checks")?.as_u64()? as usize).checked_sub(findings.len())?;
         if let Some(why) = experiment.get("not_measured").and_then(Value::as_str) {
@@ -263,7 +265,8 @@ mod tests {
                  "expectations": "0 of 1 hold", "definition": "00c0ffee", "checks": 4,
                  "not_measured": null, "findings": [
                      {"text": "x is 2 times y (paper: 2)", "level": "holds", "why_above": null},
-                     {"text": "w", "level": "exceeds the claim", "why_above": "fewer | bytes"},
+                     {"text": "w", "level": "exceeds the claim", "residual": null,
+                      "why_above": "fewer | bytes"},
                      {"text": "z", "level": "own expectation: does not hold",
                       "why_above": null, "why_not": "two cores"}]},
                 {"id": "b", "source": "Figure 2", "title": "C", "verdict": "not measured",
@@ -371,9 +374,11 @@ mod tests {
             {"point": "taurus, log on a device", "residual": 0.08},
             {"point": "taurus: recovery by 2 threads", "residual": 0.3}]});
         report["experiments"][0]["simulated"] = json!(true);
+        report["experiments"][0]["findings"][0]["residual"] = json!("model over machine: x +8 %");
         let page = replace(&format!("{BEGIN}\n{END}\n"), &report).unwrap();
         let words = "two workers or threads: logging -21 % to +8 % on 2 held-out runs; recovery \
                      +30 % to +30 % on 1 held-out runs";
         assert_eq!(page.matches(words).count(), 1, "{page}");
+        assert!(page.contains("| holds; model over machine: x +8 % |"), "{page}");
     }
 }

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use std::fmt::Write;
 
 mod judged;
+mod residual;
 
 use judged::{Judged, found, reason, standing, tally, untested};
 
@@ -305,7 +306,7 @@ impl<'a> Page<'a> {
             let each = experiment.differs.iter().map(|text| format!("<li>{}.</li>", prose(text)));
             entry("Differs", &format!("<ul>{}</ul>", each.collect::<String>()));
         }
-        entry("Result", &found(judged));
+        entry("Result", &found(judged, self.about.calibration.as_ref()));
         out += "</dl>\n";
         out += &self.commands(judged);
         out += "</section>\n";
@@ -393,7 +394,7 @@ impl<'a> Page<'a> {
                         })
                     })
                     .collect();
-                let findings = findings(judged);
+                let findings = findings(judged, self.about.calibration.as_ref());
                 json!({
                     "id": experiment.id, "paper": experiment.paper.name(),
                     "source": experiment.source, "title": experiment.title,
@@ -422,13 +423,14 @@ impl<'a> Page<'a> {
 }
 
 /// The findings of an experiment as JSON.
-fn findings(judged: &Judged<'_>) -> Vec<Value> {
+fn findings(judged: &Judged<'_>, calibration: Option<&Value>) -> Vec<Value> {
     let checks = judged.view.experiment.checks.iter();
     let all = checks.zip(&judged.findings).zip(&judged.notes);
     let finding = |((check, (basis, finding)), note): ((&Check, &(Basis, Option<Finding>)), _)| {
         let (found, note): (_, &Option<Note>) = (finding.as_ref()?, note);
         let why = |kind| note.as_ref().filter(|note| note.kind == kind).map(|note| &note.text);
         Some(json!({
+            "residual": judged.residual(*basis, found, calibration),
             "text": found.text, "level": basis.level(found.level), "claimed": check.place(),
             "why_above": why(NoteKind::Above), "why_not": why(NoteKind::Not),
         }))

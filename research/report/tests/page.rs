@@ -124,12 +124,14 @@ fn every_experiment_has_a_claim_a_source_and_a_way_to_judge() {
 
 /// Data with the same figures from all runs. With the data every check finds its series.
 fn same_everywhere(experiments: &[Experiment]) -> Data {
+    let usage = json!({"first": {"resource": "a lock", "utilisation": 0.93, "is_saturated": true}});
     let printed = json!({
         "workers": 2, "acknowledged": 1000, "acknowledged_per_s": 1e6, "aborts": 5, "seconds": 1.0,
         "latency_us": {"p50": 100.0, "p99": 900.0}, "device_bytes": 1e6,
         "log_bytes_per_transaction": 50.0,
-        "recovery": {"seconds": 2.0, "image_seconds": 1.0, "records": 100, "bytes": 1e4,
-                     "image_rows": 100, "image_bytes": 1e4, "records_per_s": 1e5,
+        "usage": usage,
+        "recovery": {"usage": usage, "seconds": 2.0, "image_seconds": 1.0, "records": 100,
+                     "bytes": 1e4, "image_rows": 100, "image_bytes": 1e4, "records_per_s": 1e5,
                      "reading": {"wait_seconds": 0.1, "replaying_seconds": 0.9},
                      "state_matches": true},
         "log": {"incarnations": [{"parallelism": 12.5, "records": 100, "contents": {
@@ -180,7 +182,9 @@ fn about() -> About {
         commit: Some("0123abc".to_string()),
         placeholders: vec![("CALIBRATION".to_string(), "calibration.json".to_string())],
         calibration: Some(json!({"costs": {"a": 1}, "validation": [
-            {"point": "p", "measured": 2.0, "model": 1.0, "residual": -0.5}], "fitted": [
+            {"point": "p", "measured": 2.0, "model": 1.0, "residual": -0.5},
+            {"point": "taurus command, theta 0.9: recovery by 2 threads", "measured": 4.0,
+             "model": 3.0, "residual": -0.25}], "fitted": [
             {"point": "q", "measured": 4.0, "model": 5.0, "residual": 0.25}]})),
     }
 }
@@ -197,6 +201,10 @@ fn with_all_figures_everything_is_judged_and_drawn() {
     }
     let html = page.html();
     assert!(!html.contains(": no figures."));
+    // Beside every simulated figure of a scheme that was compared.
+    let words = "model over machine, 1 and 2 threads: Taurus command -25";
+    let simulated = html.split("<section id=\"simulated-recovery\"").nth(1).unwrap();
+    assert_eq!(simulated.split("</section>").next().unwrap().matches(words).count(), 3);
     for (id, verdict) in page.verdicts() {
         assert!(html.contains(&format!("<section id=\"{id}\"")));
         assert_eq!(verdict == Verdict::SimulatedOnly, id.starts_with("simulated"), "{id}");

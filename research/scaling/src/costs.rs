@@ -37,6 +37,41 @@ pub struct SchemeCosts {
     /// the factor without a log.
     #[serde(default)]
     pub slowdown: Option<f64>,
+    /// The parts of `replay_ns`.
+    #[serde(default)]
+    pub replay: ReplayParts,
+}
+
+/// The steps of a record's replay, in nanoseconds on one thread. `replay_ns` holds reading and
+/// decoding.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ReplayParts {
+    /// Reading the record's bytes from files in memory, with their checksum.
+    pub read_ns: f64,
+    /// Decoding the record.
+    pub decode_ns: f64,
+    /// Copying the record's vectors and body to a place in a window, in addition to `replay_ns`.
+    pub copy_ns: f64,
+    /// The factor by which replay slows down when the second core is busy too, beside the costs of
+    /// the model; `None`: the factor without a log.
+    pub slowdown: Option<f64>,
+}
+
+/// Costs of the machine for threads that share memory, in nanoseconds unless named otherwise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SharingCosts {
+    /// Locking and unlocking a mutex of one core.
+    pub lock_ns: f64,
+    /// Moving one line more beside a line that moves from one core to another.
+    pub further_line_ns: f64,
+    /// From the notification of a sleeping thread until the thread runs.
+    pub wake_ns: f64,
+    /// The time of the notifying thread for one sleeping thread.
+    pub notify_ns: f64,
+    /// A round of waiting of an idle thread.
+    pub pause_ns: f64,
+    /// Bytes per second that two cores copy together; 0 if not measured.
+    pub copy_bandwidth: f64,
 }
 
 /// All costs.
@@ -61,6 +96,9 @@ pub struct Costs {
     /// nanoseconds.
     #[serde(default)]
     pub row_ns: f64,
+    /// The costs of sharing.
+    #[serde(default)]
+    pub sharing: SharingCosts,
     /// Costs by scheme, as in "taurus command".
     pub schemes: BTreeMap<String, SchemeCosts>,
 }
@@ -82,6 +120,17 @@ impl Costs {
     pub(crate) fn slowed(&self, scheme: &SchemeCosts, busy: usize) -> f64 {
         // A single worker has its core to itself; several share memory and caches.
         if busy > 1 { scheme.slowdown.unwrap_or(self.slowdown) } else { 1.0 }
+    }
+
+    /// How much slower replay is with this many busy cores.
+    pub(crate) fn replay_slowed(&self, scheme: &SchemeCosts, busy: usize) -> f64 {
+        if busy > 1 { scheme.replay.slowdown.unwrap_or(self.slowdown) } else { 1.0 }
+    }
+
+    /// Bytes per second through memory: each pair of cores is assumed to have as much as the two
+    /// cores measured; 0 if not measured.
+    pub(crate) fn memory(&self, threads: usize) -> f64 {
+        self.sharing.copy_bandwidth * (threads as f64 / 2.0).max(1.0)
     }
 
     /// The time of a scheme's transaction whose rows are in the cache, one worker.

@@ -9,6 +9,8 @@ pub(crate) struct Device {
     slots: Vec<u64>,
     /// The time when the last requested byte has been transferred.
     transferred: u64,
+    /// The time of all requests in their slots.
+    served: u64,
 }
 
 impl Device {
@@ -18,6 +20,7 @@ impl Device {
             latency_ns: (latency * 1e9) as u64,
             slots: vec![0; depth],
             transferred: 0,
+            served: 0,
         }
     }
 
@@ -28,7 +31,13 @@ impl Device {
         let transfer = (bytes as f64 * self.ns_per_byte).round() as u64;
         self.transferred = self.transferred.max(begin) + transfer;
         *slot = self.transferred + self.latency_ns;
+        self.served += *slot - begin;
         *slot
+    }
+
+    /// The time in which the device served requests, of as many at a time as it takes.
+    pub(crate) fn busy(&self) -> u64 {
+        self.served / self.slots.len() as u64
     }
 }
 

@@ -7,6 +7,7 @@ use crate::order::Order;
 use crate::rules::{Access, Committing, Logged, Protocol, Rules};
 use crate::shared::{Caches, Lines, Time};
 use crate::streams::{MAX_BATCH, Stream};
+use crate::usage::{OWN_WORK, Usage, share};
 use crate::waiting::{Queue, Waiting};
 use fastrand::Rng;
 use hyades_wal::{Lane, Needs, first_unmet};
@@ -27,8 +28,8 @@ pub struct RunResult {
     pub latencies: Vec<u64>,
     /// Bytes written to devices within the measured time.
     pub bytes: f64,
-    /// The share of worker time spent waiting for shared cache lines.
-    pub line_share: f64,
+    /// Where the time of the whole run goes, warm-up included.
+    pub usage: Usage,
     /// The log, for replay: records in the order of their creation.
     pub log: Vec<Logged>,
 }
@@ -55,6 +56,8 @@ struct Worker {
     /// The times of the transaction's first and last begin.
     started: Time,
     began: Time,
+    /// Since when the worker waits for room in a buffer.
+    blocked: Option<Time>,
 }
 
 struct Model<'a> {
@@ -69,7 +72,13 @@ struct Model<'a> {
     rules: Rules,
     order: Order,
     caches: Caches,
+    /// The lines of the counters that order transactions.
     lines: Lines,
+    /// The lines of log buffers between two records, by stream.
+    buffers: Lines,
+    /// The time of all workers for their transactions alone, and blocked by full buffers.
+    worked: Time,
+    blocked: Time,
     workers: Vec<Worker>,
     streams: Vec<Stream>,
     devices: Vec<Device>,
@@ -109,7 +118,8 @@ pub fn run(
     let commands = words.1 == "command";
     let measured = (machine.seconds * 1e9) as Time;
     let slots = Lane::count(streams);
-    let idle = Worker { in_flight: 0, full: false, running: None, started: 0, began: 0 };
+    let idle =
+        Worker { in_flight: 0, full: false, running: None, started: 0, began: 0, blocked: None };
     let device = Device::new(machine.bandwidth, machine.latency, machine.depth);
     let mut model = Model {
         protocol,
@@ -124,6 +134,9 @@ pub fn run(
         order: Order::new(streams, machine.anchor_interval),
         caches: Caches::new(machine.rows, costs.miss_ns, costs.row_ns),
         lines: Lines::new(streams, costs.line_ns),
+        buffers: Lines::new(streams, costs.line_ns),
+        worked: 0,
+        blocked: 0,
         workers: vec![idle; machine.workers],
         streams: (0..streams).map(|_| Stream::default()).collect(),
         devices: vec![device; machine.devices],
@@ -137,8 +150,7 @@ pub fn run(
         ran: RunResult { seconds: machine.seconds, ..RunResult::default() },
     };
     model.simulate(measured / 2 + measured);
-    let all = machine.workers as f64 * 1.5 * measured as f64;
-    model.ran.line_share = model.lines.waited / all;
+    model.ran.usage = model.usage(1.5 * measured as f64);
     Ok(model.ran)
 }
 
@@ -153,6 +165,26 @@ fn command_bytes(_: usize, unit: f64) -> u64 {
 }
 
 impl Model<'_> {
+    fn usage(&self, whole: f64) -> Usage {
+        let all = self.workers.len() as f64 * whole;
+        let threads = vec![
+            share("transactions", self.worked, all),
+            share("counters of streams", self.lines.waited, all),
+            share("lines of buffers", self.buffers.waited, all),
+            share("rows of other workers", self.caches.waited, all),
+            share("full buffers", self.blocked, all),
+        ];
+        let device = self.devices.iter().map(Device::busy).max().unwrap_or(0);
+        let resources = vec![
+            share(OWN_WORK, self.worked, all),
+            share("the counter of a stream", self.lines.busiest(), whole),
+            share("a line of a buffer", self.buffers.busiest(), whole),
+            share("a row that moves between cores", self.caches.busiest(), whole),
+            share("a device", device, whole),
+        ];
+        Usage { threads, resources }
+    }
+
     fn simulate(&mut self, end: Time) {
         for worker in 0..self.machine.workers {
             // Random starts, so that workers are not in step.
@@ -236,16 +268,18 @@ impl Model<'_> {
         self.workers[worker].running = Some(accesses);
         if let Some(stream) = self.full_stream(worker, &accesses) {
             self.streams[stream].blocked.push(worker);
+            self.workers[worker].blocked = Some(now);
             self.hurry(stream, now);
             return;
         }
         self.workers[worker].began = now;
         let mut at = now;
         for access in accesses.iter().filter(|access| !access.write) {
-            at = self.caches.reach(access.row, false, worker, at);
+            at = self.caches.reach(access.row, false, worker, (now, at));
         }
         // Work varies; a fixed length would keep workers in step.
         let work = self.work_ns * (0.5 + self.rng.f64());
+        self.worked += work as Time;
         self.events.push(Reverse((at + work as Time, Event::Commit(worker))));
     }
 
@@ -269,7 +303,7 @@ impl Model<'_> {
         }
         let mut at = self.reserve_lines(stream, &accesses, worker, now);
         for access in accesses.iter().filter(|access| access.write) {
-            at = self.caches.reach(access.row, true, worker, at);
+            at = self.caches.reach(access.row, true, worker, (now, at));
         }
         for access in accesses.iter().filter(|access| access.write) {
             self.caches.write(access.row, at);
@@ -279,6 +313,10 @@ impl Model<'_> {
         self.rules.keeps_vectors = room > 0;
         let mut records = std::mem::take(&mut self.records);
         self.rules.commit(&txn, &mut self.order, &mut self.needs, &mut records);
+        for record in &records {
+            // The record begins in the line in which the record before ends.
+            at = self.buffers.take(record.stream, worker, (now, at));
+        }
         records.iter().for_each(|record| self.arm(record.stream, at));
         self.ran.log.extend(records.drain(..).take(room));
         self.records = records;
@@ -302,11 +340,11 @@ impl Model<'_> {
             return now;
         }
         if self.protocol != Protocol::Plover {
-            return self.lines.take(stream, worker, now);
+            return self.lines.take(stream, worker, (now, now));
         }
         let touched = self.rules.touched(accesses);
         let members = (0..self.streams.len()).filter(|stream| touched & 1 << stream != 0);
-        members.fold(now, |at, stream| self.lines.take(stream, worker, at))
+        members.fold(now, |at, stream| self.lines.take(stream, worker, (now, at)))
     }
 
     /// Acknowledges a committed transaction, or parks it.
@@ -424,6 +462,8 @@ impl Model<'_> {
         self.frontier[stream] = to;
         self.order.housekeep(&self.frontier[..streams]);
         for worker in std::mem::take(&mut self.streams[stream].blocked) {
+            let since = self.workers[worker].blocked.take().unwrap_or(now);
+            self.blocked += now - since;
             self.events.push(Reverse((now, Event::Worker(worker))));
         }
         self.wake(Lane::position(stream), now);

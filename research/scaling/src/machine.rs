@@ -32,6 +32,8 @@ pub struct Machine {
     pub anchor_interval: u64,
     /// Transactions of a worker that may await acknowledgement.
     pub in_flight: usize,
+    /// Bytes per second that all cores copy in memory; `None`: as measured, for each pair of cores.
+    pub memory: Option<f64>,
     /// Rows.
     pub rows: u32,
     /// The exponent of the Zipf distribution of accesses over rows; 0 is uniform.
@@ -58,6 +60,7 @@ impl Default for Machine {
             buffer: 8 << 20,
             anchor_interval: 128 << 10,
             in_flight: 65_536,
+            memory: None,
             rows: 100_000,
             theta: 0.6,
             blind_writes: true,
@@ -101,6 +104,7 @@ impl Machine {
             Err(format!("{what} must be above 0, not {value}"))
         };
         above_zero("the bandwidth of a device", self.bandwidth)?;
+        above_zero("the bandwidth of memory", self.memory.unwrap_or(1.0))?;
         above_zero("the length of an epoch", self.epoch)?;
         above_zero("the simulated time", self.seconds)?;
         let from_zero = |what: &str, value: f64, most: f64| {

@@ -4,6 +4,7 @@
 //!
 //! Each protocol's file in `crates/hyades/src/logging` justifies the protocol's rule.
 
+use crate::costs::ACCESSES;
 use crate::order::Order;
 use hyades_wal::lsn_vector::join;
 use hyades_wal::{Lane, Needs, compress};
@@ -79,6 +80,13 @@ pub struct Logged {
     /// The positions to follow at replay, by stream, as recovery decodes them: components covered
     /// by the anchor in effect are the anchor's. Empty unless the protocol has vectors.
     pub vector: Vector,
+    /// The accesses that replay repeats: of a data record the writes, in its partition.
+    pub accesses: [Option<Access>; ACCESSES],
+}
+
+/// The first accesses of a record.
+fn repeated<'a>(mut accesses: impl Iterator<Item = &'a Access>) -> [Option<Access>; ACCESSES] {
+    std::array::from_fn(|_| accesses.next().copied())
 }
 
 /// A transaction that commits.
@@ -200,7 +208,9 @@ impl Rules {
             return None;
         }
         let (start, end) = order.reserve(txn.stream, (txn.bytes)(written, txn.unit));
-        records.push(Logged { stream: txn.stream, start, end, number, vector: Vec::new() });
+        let accesses = repeated(txn.accesses.iter().filter(|access| access.write));
+        let vector = Vec::new();
+        records.push(Logged { stream: txn.stream, start, end, number, vector, accesses });
         Some(end)
     }
 
@@ -265,7 +275,10 @@ impl Rules {
             let (start, end) = order.reserve(txn.stream, bytes);
             debug_assert!(vector[txn.stream] < end, "nothing depends on what is not yet reserved");
             vector[txn.stream] = end;
-            records.push(Logged { stream: txn.stream, start, end, number: 0, vector: logged });
+            let repeats = |access: &&Access| access.write || self.commands;
+            let accesses = repeated(txn.accesses.iter().filter(repeats));
+            let stream = txn.stream;
+            records.push(Logged { stream, start, end, number: 0, vector: logged, accesses });
             end
         });
         for access in txn.accesses.iter().filter(|_| own.is_some()) {
@@ -320,10 +333,12 @@ impl Rules {
             for stream in members {
                 self.counters[stream] = number;
                 let here = |a: &&Access| a.write && self.partition(a.row) == stream;
-                let rows = txn.accesses.iter().filter(here).count();
+                let accesses = repeated(txn.accesses.iter().filter(here));
+                let rows = accesses.iter().flatten().count();
                 if rows > 0 {
                     let (start, end) = order.reserve(stream, (txn.bytes)(rows, txn.unit));
-                    records.push(Logged { stream, start, end, number, vector: Vec::new() });
+                    let vector = Vec::new();
+                    records.push(Logged { stream, start, end, number, vector, accesses });
                 }
             }
             for access in txn.accesses.iter().filter(|access| access.write) {

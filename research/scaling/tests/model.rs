@@ -1,11 +1,12 @@
 //! Bounds that hold on any machine, and limits.
 #![allow(missing_docs, reason = "tests are named by what they promise")]
 
-use hyades_scaling::costs::{Costs, SCHEMES, SchemeCosts};
+use hyades_scaling::costs::{Costs, ReplayParts, SCHEMES, SchemeCosts, SharingCosts};
 use hyades_scaling::forward::{RunResult, run};
 use hyades_scaling::machine::{MAX_STREAMS, MAX_WORKERS, Machine};
-use hyades_scaling::replay::rate;
+use hyades_scaling::replay::{Replayed, replay};
 use hyades_scaling::rules::Protocol;
+use hyades_scaling::usage::OWN_WORK;
 use std::collections::BTreeMap;
 
 fn costs(line_ns: f64) -> Costs {
@@ -14,6 +15,7 @@ fn costs(line_ns: f64) -> Costs {
         bytes: if record == "command" { 20.0 } else { 1_000.0 },
         replay_ns: Some(1_000.0),
         slowdown: None,
+        replay: ReplayParts::default(),
     };
     let schemes: BTreeMap<_, _> =
         SCHEMES.iter().map(|(p, r)| (format!("{p} {r}"), own((p, r)))).collect();
@@ -25,6 +27,7 @@ fn costs(line_ns: f64) -> Costs {
         rows: 100_000,
         miss_ns: 0.0,
         row_ns: 0.0,
+        sharing: SharingCosts::default(),
         schemes,
     }
 }
@@ -38,6 +41,16 @@ fn machine(workers: usize) -> Machine {
 fn of(protocol: &str, record: &str, costs: &Costs, machine: &Machine) -> RunResult {
     let word = Protocol::from_word(protocol).unwrap();
     run(costs, word, (protocol, record), machine).unwrap()
+}
+
+fn rate(
+    costs: &Costs,
+    protocol: Protocol,
+    words: (&str, &str),
+    machine: &Machine,
+    ran: &RunResult,
+) -> Option<f64> {
+    replay(costs, protocol, words, machine, ran).map(|Replayed { records_per_s, .. }| records_per_s)
 }
 
 fn per_second(ran: &RunResult) -> f64 {
@@ -152,6 +165,43 @@ fn the_same_seed_gives_the_same_and_another_one_does_not() {
         assert_eq!(ran(1), ran(1), "{protocol} {record}");
         assert_ne!(ran(1), ran(2), "{protocol} {record}");
     }
+}
+
+/// The resource used most says why a run is no faster.
+#[test]
+fn what_binds_a_run_is_named() {
+    let first = |protocol, record, costs: &Costs, machine: &Machine| {
+        of(protocol, record, costs, machine).usage.first().unwrap()
+    };
+    let free = first("taurus", "data", &costs(0.0), &machine(4));
+    assert_eq!((free.resource, free.is_saturated), (OWN_WORK, true));
+    let serial = first("serial", "command", &costs(100.0), &machine(64));
+    assert!(["the counter of a stream", "a line of a buffer"].contains(&serial.resource));
+    let slow = Machine { bandwidth: 5e6, buffer: 1 << 18, seconds: 0.4, ..machine(8) };
+    assert_eq!(first("taurus", "data", &costs(0.0), &slow).resource, "a device");
+    let skewed = Machine { theta: 3.0, ..machine(64) };
+    let rows = Costs { row_ns: 500.0, ..costs(0.0) };
+    assert_eq!(first("none", "data", &rows, &skewed).resource, "a row that moves between cores");
+}
+
+/// A stream is decoded by one thread at a time, so the runners of few streams bind many threads.
+#[test]
+fn decoding_binds_many_threads_of_few_streams() {
+    let mut costs = costs(0.0);
+    let own = costs.schemes.get_mut("taurus command").unwrap();
+    own.replay = ReplayParts { read_ns: 100.0, decode_ns: 400.0, ..ReplayParts::default() };
+    costs.sharing.pause_ns = 1_000.0;
+    let machine = Machine { rows: 1_000_000, streams: 2, ..machine(8) };
+    let ran = of("taurus", "command", &costs, &machine);
+    let at = |workers| {
+        let machine = Machine { workers, ..machine.clone() };
+        replay(&costs, Protocol::Taurus, ("taurus", "command"), &machine, &ran).unwrap()
+    };
+    let (alone, many) = (at(1), at(32));
+    assert!((alone.records_per_s / 1e6 - 1.0).abs() < 0.05, "{}", alone.records_per_s);
+    // Half a microsecond for each record of a stream.
+    assert!(many.records_per_s < 4.2e6, "{}", many.records_per_s);
+    assert_eq!(many.usage.first().unwrap().resource, "the one runner of a stream");
 }
 
 fn replay_rate(threads: usize, machine: Machine) -> f64 {

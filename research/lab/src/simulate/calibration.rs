@@ -1,20 +1,19 @@
 //! The calibration of the model: runs to fit the costs, and held-out runs to check the model.
 
 use super::fit::{self, Fitted};
+use super::{parts, sharing};
 use hyades_cli::failure::Failure;
+use hyades_cli::place::{DeviceKind, Place};
 use hyades_cli::progress::Bar;
-use hyades_scaling::costs::{Costs, SCHEMES, SchemeCosts, scheme};
+use hyades_scaling::costs::{Costs, ReplayParts, SCHEMES, SchemeCosts, scheme};
 use hyades_scaling::forward;
 use hyades_scaling::machine::Machine;
 use hyades_scaling::replay;
 use hyades_scaling::rules::Protocol;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::hint::spin_loop;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
 
 /// The contents of a calibration file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -133,6 +132,17 @@ impl Conditions {
     }
 }
 
+impl Conditions {
+    /// The name of the recovery after the run.
+    pub fn recovery_name(&self, scheme: Scheme) -> String {
+        let threads = match self.recovery_threads {
+            Some(1) | None => "1 thread".to_string(),
+            Some(threads) => format!("{threads} threads"),
+        };
+        format!("{}: recovery by {threads}", self.name(scheme))
+    }
+}
+
 fn fit_machine() -> Machine {
     Machine { streams: 4, devices: 1, ..Machine::default() }
 }
@@ -144,7 +154,7 @@ fn streams(protocol: &str) -> usize {
 /// The held-out runs with a log.
 pub(super) fn held_out() -> Vec<Conditions> {
     let skewed = HELD_OUT.map(|theta| Conditions {
-        recovery_threads: (theta == HELD_OUT[0]).then_some(2),
+        recovery_threads: Some(if theta == HELD_OUT[0] { 2 } else { 1 }),
         ..Conditions::memory(2, theta)
     });
     let slow = Conditions { is_throttled: true, ..Conditions::memory(2, FITTED[0]) };
@@ -200,9 +210,25 @@ impl Measurements {
 
     /// The modelled workload.
     fn ycsb(&mut self, scheme: Scheme, conditions: &Conditions) -> Option<Value> {
+        self.ycsb_in(scheme, conditions, "")
+    }
+
+    /// The modelled workload, and the parts of its log's replay.
+    fn ycsb_and_parts(
+        &mut self,
+        scheme: Scheme,
+        conditions: &Conditions,
+    ) -> Option<(Value, ReplayParts)> {
+        let place = Place::new(&[], DeviceKind::Memory, 1).ok()?;
+        let dir = place.dirs.first()?;
+        let run = self.ycsb_in(scheme, conditions, &format!("--log-dir {}", dir.display()))?;
+        Some((run, parts::measure(dir).unwrap_or_default()))
+    }
+
+    fn ycsb_in(&mut self, scheme: Scheme, conditions: &Conditions, place: &str) -> Option<Value> {
         self.run(&format!(
-            "ycsb --rows {} --accesses 2 --write-columns all --values derived --reserve-memory \
-             512MiB --in-flight {} {}",
+            "ycsb {place} --rows {} --accesses 2 --write-columns all --values derived \
+             --reserve-memory 512MiB --in-flight {} {}",
             self.rows,
             fit_machine().in_flight,
             conditions.words(scheme)
@@ -216,7 +242,9 @@ pub(super) fn calibrate(rows: u32, seconds: f64) -> Result<Calibration, Failure>
     let runs = 4 + SCHEMES.len() * (2 + held_out().len());
     let bar = Bar::new("calibrating", runs as u64);
     let mut bench = Measurements { bar, done: 0, rows, seconds };
-    let mut fitted = Fitted::new(rows, line_ns());
+    let (line_ns, sharing) = sharing::measure();
+    let mut fitted = Fitted::new(rows, line_ns);
+    fitted.costs.sharing = sharing;
     for theta in FITTED {
         for workers in [1, 2] {
             let conditions = Conditions::memory(workers, theta);
@@ -229,21 +257,7 @@ pub(super) fn calibrate(rows: u32, seconds: f64) -> Result<Calibration, Failure>
     }
     fit::without_log(&mut fitted);
     for scheme in SCHEMES {
-        let alone = Conditions { recovery_threads: Some(1), ..Conditions::memory(1, FITTED[0]) };
-        let both = Conditions::memory(2, FITTED[0]);
-        let Some(run) = bench.ycsb(scheme, &alone) else { continue };
-        let costs = || {
-            Some(SchemeCosts {
-                worker_ns: 1e9 / number(&run, "/acknowledged_per_s")?,
-                bytes: number(&run, "/log_bytes_per_transaction")?,
-                replay_ns: number(&run, "/recovery/records_per_s").map(|rate| 1e9 / rate),
-                slowdown: None,
-            })
-        };
-        let Some(costs) = costs() else { continue };
-        fitted.measured.push((scheme, alone, 1e9 / costs.worker_ns));
-        let measured = rate(&bench.ycsb(scheme, &both));
-        fit::with_log(&mut fitted, scheme, costs, measured.map(|rate| (both, rate)));
+        measure(&mut bench, scheme, &mut fitted);
     }
     let mut validation = Vec::new();
     for scheme in SCHEMES {
@@ -254,6 +268,34 @@ pub(super) fn calibrate(rows: u32, seconds: f64) -> Result<Calibration, Failure>
     }
     bench.bar.finish(&format!("calibrated with {} schemes", fitted.costs.schemes.len()));
     Ok(Calibration { fitted: fitted.points(), costs: fitted.costs, validation })
+}
+
+/// Measures the costs of a scheme with one worker, and fits the slowdown of two.
+fn measure(bench: &mut Measurements, scheme: Scheme, fitted: &mut Fitted) {
+    let usual = |workers| Conditions {
+        recovery_threads: Some(workers),
+        ..Conditions::memory(workers, FITTED[0])
+    };
+    let (alone, both) = (usual(1), usual(2));
+    let Some((run, replay)) = bench.ycsb_and_parts(scheme, &alone) else { return };
+    let costs = || {
+        Some(SchemeCosts {
+            worker_ns: 1e9 / number(&run, "/acknowledged_per_s")?,
+            bytes: number(&run, "/log_bytes_per_transaction")?,
+            replay_ns: number(&run, "/recovery/records_per_s").map(|rate| 1e9 / rate),
+            slowdown: None,
+            replay,
+        })
+    };
+    let Some(costs) = costs() else { return };
+    fitted.measured.push((scheme, alone.clone(), 1e9 / costs.worker_ns));
+    fitted.replayed.extend(costs.replay_ns.map(|ns| (scheme, alone, 1e9 / ns)));
+    let run = bench.ycsb(scheme, &both);
+    fit::with_log(fitted, scheme, costs, rate(&run).map(|rate| (both.clone(), rate)));
+    let replayed = run.as_ref().and_then(|run| number(run, "/recovery/records_per_s"));
+    if let Some(replayed) = replayed {
+        fit::replay(fitted, scheme, both, replayed);
+    }
 }
 
 /// Compares a held-out run with the model: the throughput and, if there is one, the recovery.
@@ -274,43 +316,10 @@ fn compare(
     if let Some(threads) = conditions.recovery_threads {
         let measured = run.as_ref().and_then(|run| number(run, "/recovery/records_per_s"));
         let machine = Machine { workers: threads, ..machine };
-        let model = replay::rate(costs, word, scheme, &machine, &ran);
-        points.extend(measured.zip(model).map(|(measured, model)| {
-            let name = format!("{}: recovery by {threads} threads", conditions.name(scheme));
-            Point::new(name, measured, model)
+        let replayed = replay::replay(costs, word, scheme, &machine, &ran);
+        points.extend(measured.zip(replayed).map(|(measured, replayed)| {
+            Point::new(conditions.recovery_name(scheme), measured, replayed.records_per_s)
         }));
     }
     points
-}
-
-/// Measures the time to move a cache line from one core to another, in nanoseconds.
-fn line_ns() -> f64 {
-    const ROUNDS: u64 = 200_000;
-    // Each thread writes the value in turn and the second thread reads it. Only the value is
-    // exchanged, and joining the thread orders the rest, hence Relaxed.
-    let ball = AtomicU64::new(0);
-    let play = |parity: u64| {
-        let began = Instant::now();
-        let mut next = parity;
-        while next < ROUNDS {
-            let mut spins = 0_u32;
-            while ball.load(Ordering::Relaxed) != next {
-                spins += 1;
-                // Both threads may be on the same core.
-                if spins.is_multiple_of(10_000) {
-                    std::thread::yield_now();
-                }
-                spin_loop();
-            }
-            ball.store(next + 1, Ordering::Relaxed);
-            next += 2;
-        }
-        began.elapsed()
-    };
-    let took = std::thread::scope(|scope| {
-        let other = scope.spawn(|| play(1));
-        let own = play(0);
-        other.join().map_or(own, |theirs| own.max(theirs))
-    });
-    (took.as_nanos() as f64 / ROUNDS as f64).clamp(5.0, 1_000.0)
 }

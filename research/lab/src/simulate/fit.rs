@@ -1,9 +1,10 @@
 //! Fits the model's costs to measured runs at one and two workers.
 
 use super::calibration::{Conditions, FITTED, Point, Scheme};
-use hyades_scaling::costs::{ACCESSES, Costs, SchemeCosts, miss_share, scheme};
-use hyades_scaling::forward;
+use hyades_scaling::costs::{ACCESSES, Costs, SchemeCosts, SharingCosts, miss_share, scheme};
+use hyades_scaling::machine::Machine;
 use hyades_scaling::rules::Protocol;
+use hyades_scaling::{forward, replay};
 use std::collections::BTreeMap;
 
 /// The costs so far, and the runs of the fit.
@@ -11,6 +12,8 @@ pub(super) struct Fitted {
     pub costs: Costs,
     /// The runs, with the transactions per second.
     pub measured: Vec<(Scheme, Conditions, f64)>,
+    /// The recoveries after runs of the fit, with the records per second.
+    pub replayed: Vec<(Scheme, Conditions, f64)>,
 }
 
 impl Fitted {
@@ -23,9 +26,10 @@ impl Fitted {
             rows,
             miss_ns: 0.0,
             row_ns: 0.0,
+            sharing: SharingCosts::default(),
             schemes: BTreeMap::new(),
         };
-        Fitted { costs, measured: Vec::new() }
+        Fitted { costs, measured: Vec::new(), replayed: Vec::new() }
     }
 
     /// The measured rate without a log.
@@ -42,7 +46,12 @@ impl Fitted {
             let model = model(&self.costs, *scheme, conditions)?;
             Some(Point::new(conditions.name(*scheme), *measured, model))
         };
-        self.measured.iter().filter_map(point).collect()
+        let recovery = |(scheme, conditions, measured): &(Scheme, Conditions, f64)| {
+            let model = replay_model(&self.costs, *scheme, conditions)?;
+            Some(Point::new(conditions.recovery_name(*scheme), *measured, model))
+        };
+        let recoveries = self.replayed.iter().filter_map(recovery);
+        self.measured.iter().filter_map(point).chain(recoveries).collect()
     }
 }
 
@@ -52,6 +61,15 @@ fn model(costs: &Costs, scheme: Scheme, conditions: &Conditions) -> Option<f64> 
     let machine = conditions.machine(costs.rows, 0.0);
     let ran = forward::run(costs, protocol, scheme, &machine).ok()?;
     Some(ran.acknowledged as f64 / ran.seconds)
+}
+
+/// Replayed records per second in the model.
+fn replay_model(costs: &Costs, scheme: Scheme, conditions: &Conditions) -> Option<f64> {
+    let protocol = Protocol::from_word(scheme.0)?;
+    let machine = conditions.machine(costs.rows, 0.0);
+    let ran = forward::run(costs, protocol, scheme, &machine).ok()?;
+    let machine = Machine { workers: conditions.recovery_threads?, ..machine };
+    Some(replay::replay(costs, protocol, scheme, &machine, &ran)?.records_per_s)
 }
 
 /// Finds the cost within limits at which the model has the measured time for each transaction: the
@@ -124,9 +142,33 @@ pub(super) fn with_log(
     fitted.measured.extend(both.map(|(conditions, measured)| (logging, conditions, measured)));
 }
 
+/// Fits the slowdown of a scheme's replay to a recovery by two threads: what the costs of sharing
+/// do not explain.
+pub(super) fn replay(fitted: &mut Fitted, scheme: Scheme, both: Conditions, measured: f64) {
+    let name = hyades_scaling::costs::scheme(scheme.0, scheme.1);
+    let slowed = |slowdown| {
+        let mut costs = fitted.costs.clone();
+        if let Some(own) = costs.schemes.get_mut(&name) {
+            own.replay.slowdown = Some(slowdown);
+        }
+        costs
+    };
+    let model = |slowdown| replay_model(&slowed(slowdown), scheme, &both);
+    // A log of a single stream of commands is replayed by one thread whatever the machine has.
+    let slowdown = match scheme {
+        ("serial", "command") => None,
+        _ => solve(measured, SLOWDOWNS, model),
+    };
+    if let Some(own) = fitted.costs.schemes.get_mut(&name) {
+        own.replay.slowdown = slowdown;
+    }
+    fitted.replayed.push((scheme, both, measured));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hyades_scaling::costs::ReplayParts;
 
     #[test]
     fn a_cost_is_found_within_its_limits() {
@@ -142,8 +184,13 @@ mod tests {
     fn the_fit_recovers_the_costs_of_a_model() {
         let mut truth = Fitted::new(10_000, 40.0).costs;
         (truth.none_ns, truth.slowdown, truth.miss_ns, truth.row_ns) = (900.0, 1.3, 80.0, 150.0);
-        let own =
-            SchemeCosts { worker_ns: 1_200.0, bytes: 900.0, replay_ns: None, slowdown: Some(1.5) };
+        let own = SchemeCosts {
+            worker_ns: 1_200.0,
+            bytes: 900.0,
+            replay_ns: Some(1_000.0),
+            slowdown: Some(1.5),
+            replay: ReplayParts { slowdown: Some(1.4), decode_ns: 80.0, ..ReplayParts::default() },
+        };
         truth.schemes.insert("taurus data".to_string(), own);
         let rate = |scheme, conditions: &Conditions| model(&truth, scheme, conditions).unwrap();
         let mut fitted = Fitted::new(10_000, 40.0);
@@ -157,20 +204,26 @@ mod tests {
         without_log(&mut fitted);
         let both = Conditions::memory(2, FITTED[0]);
         let measured = rate(("taurus", "data"), &both);
-        let alone = SchemeCosts { slowdown: None, ..own };
+        let unfitted = ReplayParts { slowdown: None, ..own.replay };
+        let alone = SchemeCosts { slowdown: None, replay: unfitted, ..own };
+        let recovered = Conditions { recovery_threads: Some(2), ..both.clone() };
+        let records = replay_model(&truth, ("taurus", "data"), &recovered).unwrap();
         with_log(&mut fitted, ("taurus", "data"), alone, Some((both, measured)));
+        replay(&mut fitted, ("taurus", "data"), recovered, records);
         let Costs { none_ns, slowdown, miss_ns, row_ns, .. } = fitted.costs;
-        let scheme = fitted.costs.schemes["taurus data"].slowdown.unwrap();
+        let own = fitted.costs.schemes["taurus data"];
+        let (scheme, replay) = (own.slowdown.unwrap(), own.replay.slowdown.unwrap());
         for (name, found, truth, within) in [
             ("none", none_ns, 900.0, 10.0),
             ("slowdown", slowdown, 1.3, 0.05),
             ("miss", miss_ns, 80.0, 15.0),
             ("row", row_ns, 150.0, 30.0),
             ("scheme's slowdown", scheme, 1.5, 0.05),
+            ("replay's slowdown", replay, 1.4, 0.05),
         ] {
             assert!((found - truth).abs() < within, "{name}: {found} for {truth}");
         }
-        assert_eq!(fitted.points().len(), 5);
+        assert_eq!(fitted.points().len(), 6);
         let worst = fitted.points().iter().map(|p| p.residual.abs()).fold(0.0, f64::max);
         assert!(worst < 0.03, "{worst}");
     }

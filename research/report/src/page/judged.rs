@@ -1,12 +1,14 @@
 //! The words of the page and the JSON on an experiment's findings.
 
 use super::prose;
+use super::residual::residual;
 use crate::data::{Data, View};
 use crate::experiment::Experiment;
 use crate::judge::{
     Basis, Check, Finding, Level, NOT_EXAMINED, Note, Verdict, expectations, verdict,
 };
 use crate::svg::escape;
+use serde_json::Value;
 use std::fmt::Write;
 
 /// An experiment with the findings.
@@ -55,6 +57,17 @@ impl<'a> Judged<'a> {
     pub fn expectations(&self) -> Option<String> {
         let (held, all) = expectations(&self.findings)?;
         Some(format!("{held} of {all} hold"))
+    }
+
+    /// How far the model behind a simulated finding is off.
+    pub fn residual(
+        &self,
+        basis: Basis,
+        finding: &Finding,
+        calibration: Option<&Value>,
+    ) -> Option<String> {
+        let simulated = basis == Basis::Simulated;
+        simulated.then(|| residual(self.view.experiment, &finding.text, calibration)).flatten()
     }
 
     /// The words on the claims, and on our expectations if there are any.
@@ -133,7 +146,7 @@ pub(super) fn reason(judged: &Judged<'_>) -> String {
     trouble.unwrap_or_else(|| "the runs gave no figures".to_string())
 }
 
-pub(super) fn found(judged: &Judged<'_>) -> String {
+pub(super) fn found(judged: &Judged<'_>, calibration: Option<&Value>) -> String {
     let mut out = String::from("<ul class=\"found\">");
     let checks = judged.view.experiment.checks.iter();
     for ((check, (basis, finding)), note) in checks.zip(&judged.findings).zip(&judged.notes) {
@@ -154,10 +167,16 @@ pub(super) fn found(judged: &Judged<'_>) -> String {
             Some(note) => format!("<br>{}: {}.", note.kind.words(), prose(&note.text)),
             None => String::new(),
         };
+        let residual = judged.residual(*basis, finding, calibration);
+        let residual = residual.map_or(String::new(), |words| format!("; {}", prose(&words)));
         let place = check
             .place()
             .map_or(String::new(), |place| format!(" title=\"the paper: {}\"", escape(place)));
-        let _ = write!(out, "<li{place}>{mark}\u{2002}{}{rests}{why}</li>", prose(&finding.text));
+        let _ = write!(
+            out,
+            "<li{place}>{mark}\u{2002}{}{rests}{residual}{why}</li>",
+            prose(&finding.text)
+        );
     }
     let missing = judged.findings.iter().filter(|(_, finding)| finding.is_none()).count();
     if judged.verdict == Verdict::NotMeasured {

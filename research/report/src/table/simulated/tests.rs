@@ -84,6 +84,25 @@ fn an_interval_is_that_of_the_seeds() {
     assert!(several.text.starts_with("Simulated"), "{}", several.text);
 }
 
+#[test]
+fn what_gives_way_first_is_named_at_each_number_of_cores() {
+    let experiment = all(Size::FULL).into_iter().find(|e| e.id == "simulated-recovery").unwrap();
+    let mut data = Data::default();
+    for run in &experiment.runs {
+        let saturated = run.x > 40.0;
+        let first = json!({"resource": if saturated { "a line" } else { "a lock" },
+            "utilisation": run.x / 100.0, "is_saturated": saturated});
+        data.add(&run.words, Outcome::Done(json!({"recovery": {"usage": {"first": first}}})));
+    }
+    let view = View { experiment: &experiment, data: &data };
+    let found: Vec<_> = experiment.checks.iter().filter_map(|check| check.look(&view)).collect();
+    let command = found.iter().find(|found| found.text.contains("Taurus command")).unwrap();
+    for words in ["at 16: a lock, used 16 %, so nothing is saturated", "at 80: a line, used 80 %"] {
+        assert!(command.text.contains(words), "{}", command.text);
+    }
+    assert!(!command.text.contains("at 1:"), "{}", command.text);
+}
+
 /// The model was compared with no machine of the papers' size: it supports no claim.
 #[test]
 fn no_simulated_ratio_is_judged() {
