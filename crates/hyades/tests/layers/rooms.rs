@@ -247,7 +247,7 @@ pub const CRATES: &[CrateRooms] = &[
     },
     CrateRooms {
         name: "report",
-        largest_circle: 21,
+        largest_circle: 8,
         layers: &[
             &["axis", "chart", "metric", "scale", "style"],
             &["data", "experiment", "judge", "svg"],

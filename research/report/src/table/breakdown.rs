@@ -1,7 +1,7 @@
 //! Where the workers' time goes, by sampled phases: figure 15 of Taurus 2020, figure 7 of Taurus
 //! 2016, figure 8 of Poplar.
 
-use super::*;
+use super::setup::*;
 use crate::chart::{Spread, Stack};
 use crate::checks::with_interval;
 use crate::experiment::{Panel, Paper, Shape};

@@ -8,7 +8,7 @@ pub(super) mod load;
 mod reading;
 mod replicated;
 
-use super::*;
+use super::setup::*;
 use crate::axis::short;
 use crate::chart::Spread;
 use crate::checks::with_interval;

@@ -1,6 +1,6 @@
 //! A comparison of the concurrency controls: contention, and long reads beside updates.
 
-use super::*;
+use super::setup::*;
 use crate::chart::Spread;
 use crate::checks::with_interval;
 use crate::experiment::{Panel, Paper, Shape};

@@ -1,6 +1,6 @@
 //! Curves over bandwidth: the panels, and checks at the mark of the paper's hardware.
 
-use super::*;
+use super::setup::*;
 use crate::experiment::{Panel, Shape};
 use crate::judge::Check;
 use crate::scale::Machine;

@@ -1,12 +1,13 @@
 //! Deuteronomy (CIDR 2015): the figures of a transaction component over a data component.
 
-use super::*;
+use super::setup::*;
 use crate::axis::short;
 use crate::chart::{Line, Spread};
 use crate::checks::with_interval;
 use crate::experiment::{Derived, Panel, Paper, Shape};
 use crate::judge::{Basis, Check, Finding, TOLERANCE, of_band, of_factor};
 use crate::reasons::{percent, worker_us};
+use serde_json::Value;
 
 pub(super) fn experiments(table: &Table<'_>) -> Vec<Experiment> {
     vec![touched(table), scaling(table), latencies(table), collection(table)]

@@ -2,7 +2,7 @@
 //! has a sentence and no figure.
 
 use super::deuteronomy::{MEMORY, bars, component, differs, within};
-use super::*;
+use super::setup::*;
 use crate::checks::with_interval;
 use crate::experiment::Paper;
 use crate::judge::{Check, Finding, of_band};

@@ -1,7 +1,7 @@
 //! Poplar, section 6.
 
 use super::curve::{Claims, at_mark, checks, panels, throttled};
-use super::*;
+use super::setup::*;
 use crate::axis::short;
 use crate::chart::Spread;
 use crate::checks::with_interval;

@@ -1,7 +1,7 @@
 //! The cost of a slow stream and of idle streams: shapes that hold on any machine, without a figure
 //! in a paper.
 
-use super::*;
+use super::setup::*;
 use crate::experiment::{Panel, Paper, Shape};
 use crate::judge::Check;
 

@@ -1,6 +1,6 @@
 //! The papers' machines, simulated: curves over many workers.
 
-use super::*;
+use super::setup::*;
 use crate::axis::short;
 use crate::chart::Spread;
 use crate::data::{Outcome, View};

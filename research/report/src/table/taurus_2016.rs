@@ -1,9 +1,9 @@
 //! The Taurus report of 2016: lists of predecessors.
 
 use super::curve::{Claims, checks, panels, throttled};
+use super::setup::*;
 use super::taurus_2016_loggers::loggers;
 use super::taurus_2016_serial::serial;
-use super::*;
 use crate::axis::short;
 use crate::chart::Stack;
 use crate::checks::with_interval;

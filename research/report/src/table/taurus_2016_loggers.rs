@@ -1,7 +1,7 @@
 //! The Taurus report of 2016, section 6.5: more loggers, each with a device of its own.
 
+use super::setup::*;
 use super::taurus_2016::{TICTOC, differs, tpcc};
-use super::*;
 use crate::experiment::{Panel, Paper, Shape};
 use crate::judge::{Basis, Check};
 use crate::scale::FLASH;

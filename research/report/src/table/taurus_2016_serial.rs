@@ -1,8 +1,8 @@
 //! The Taurus report of 2016, section 2.2: serial logging of data and of commands, by threads.
 
+use super::setup::*;
 use super::taurus_2016::{FLUSH, differs, of};
 use super::taurus_2020_memory::counts;
-use super::*;
 use crate::checks::with_interval;
 use crate::experiment::{Panel, Paper, Shape};
 use crate::judge::{Basis, Check, Finding, Level, TOLERANCE, of_band};

@@ -1,8 +1,8 @@
 //! Taurus 2020, sections 5.2 and 5.3: hard disks, NVMe drives.
 
 use super::curve::{Claims, Ratio, at_mark, checks, is_needed, panels, throttled};
+use super::setup::*;
 use super::taurus_2020_memory::{MEMORY, in_memory};
-use super::*;
 use crate::axis::short;
 use crate::experiment::Paper;
 use crate::judge::Check;

@@ -1,8 +1,8 @@
 //! Taurus 2020, section 5.4: the log in memory; the same by workers and by threads of recovery; the
 //! papers' ways to recover.
 
+use super::setup::*;
 use super::taurus_2020::{SCHEMES, of};
-use super::*;
 use crate::axis::short;
 use crate::checks::with_interval;
 use crate::experiment::{Panel, Paper, Shape};

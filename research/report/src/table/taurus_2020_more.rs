@@ -1,8 +1,8 @@
 //! Taurus 2020, sections 5.5 and 5.6: the full mix, contention, parallelism at replay, long
 //! transactions.
 
+use super::setup::*;
 use super::taurus_2020_memory::counts;
-use super::*;
 use crate::checks::{share, with_interval};
 use crate::experiment::{Panel, Paper, Shape};
 use crate::judge::{Basis, Check, Finding, LEAST, TOLERANCE, of_band, of_cost, of_fall, of_same};

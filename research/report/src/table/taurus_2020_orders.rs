@@ -1,10 +1,10 @@
 //! Taurus 2020, section 5.2: New-Order, and serial logging on RAID-0, on NVMe drives.
 
 use super::curve::{Claims, at_mark, checks, panels};
+use super::setup::*;
 use super::taurus_2020::{
     Figure, LOCKED, OPTIMISTIC, RAID_COMMAND, RAID_DATA, claims, differs, runs,
 };
-use super::*;
 use crate::checks::with_interval;
 use crate::experiment::Paper;
 use crate::judge::{Check, Finding, LEAST, of_band, of_limit};

@@ -1,7 +1,8 @@
 //! Taurus 2020, sections 4.1 and 5.6: the cost of vectors, by streams, and by the interval of
 //! anchors.
 
-use super::*;
+use super::setup::*;
+use super::{breakdown, vectors_alone};
 use crate::axis::short;
 use crate::chart::Line;
 use crate::checks::{share, with_interval};

@@ -1,6 +1,6 @@
 //! The time of LSN vectors alone, by the number of streams: the axis of figure 16 of Taurus 2020.
 
-use super::*;
+use super::setup::*;
 use crate::chart::Stack;
 use crate::checks::with_interval;
 use crate::experiment::{Panel, Shape};

@@ -1,5 +1,6 @@
 use super::*;
 use crate::data::{Data, Outcome, View};
+use crate::scale::{Setup, Size};
 use serde_json::json;
 
 fn all(size: Size) -> Vec<Experiment> {
