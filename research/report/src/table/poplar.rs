@@ -462,9 +462,7 @@ fn recovery(table: &Table<'_>) -> Experiment {
         "rates instead of times, because logs differ in length: of the whole, the bytes of \
          checkpoint and log over the time of both"
             .to_string(),
-        "the checkpoint is of the population; all its files are written from one scan of the \
-         tables, not each from a partition of them"
-            .to_string(),
+        "the checkpoint is of the population".to_string(),
     ]);
     Experiment {
         id: "poplar-recovery",
