@@ -3,19 +3,18 @@
 #![allow(missing_docs)]
 
 mod common;
-use common::{append, read_all, small};
+use common::{Drawn, append, read_all, small};
 use hyades_platform::device::{Device, DeviceFile, DirectoryLock, MemoryDevice};
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::random::Random;
 use hyades_wal::{
-    Error, IncarnationSettings, Log, LogOptions, Lsn, MARKS, Marks, NUMBERS_ARE_VERSIONS, open,
+    Error, IncarnationSettings, Log, LogOptions, Lsn, MARKS, NUMBERS_ARE_VERSIONS, open,
 };
 use std::fs;
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
 
 /// Counts the bytes read of files, except of the beginnings of files: every opening reads these.
 #[derive(Clone, Debug)]
@@ -100,22 +99,6 @@ impl Device for Counted {
     }
 }
 
-/// Numbers that grow whenever a test says so.
-#[derive(Debug, Default)]
-struct Grows(AtomicU64);
-
-impl Marks for Grows {
-    fn mark(&self, _: usize, _: u64, _: bool) -> u64 {
-        self.0.load(Ordering::SeqCst)
-    }
-    fn highest(&self) -> u64 {
-        self.0.load(Ordering::SeqCst)
-    }
-    fn pause(&self) -> Duration {
-        Duration::from_micros(100)
-    }
-}
-
 /// Opens a log whose streams state marks.
 fn opened(options: LogOptions) -> Log {
     let recovering = open(options).unwrap();
@@ -155,7 +138,7 @@ fn options(dir: &Path, device: Arc<dyn Device>) -> LogOptions {
 /// higher mark.
 fn long_log(dir: &Path) -> [Lsn; 2] {
     let log = opened(options(dir, MemoryDevice::shared()));
-    let marks = Arc::new(Grows::default());
+    let marks = Arc::new(Drawn::default());
     log.install_marks(marks.clone());
     let mut writer = log.writer().unwrap();
     for batch in 0..100 {
@@ -215,7 +198,7 @@ fn short_options(dir: &Path) -> LogOptions {
 fn random_log(dir: &Path, random: &mut Random) {
     for _ in 0..=random.below(2) {
         let log = opened(short_options(dir));
-        let marks = Arc::new(Grows::default());
+        let marks = Arc::new(Drawn::default());
         log.install_marks(marks.clone());
         let mut writer = log.writer().unwrap();
         let rises = 1 + random.below(40);

@@ -2,31 +2,15 @@
 #![allow(missing_docs)]
 
 mod common;
-use common::{append, kept_from, read_all, reopen, small, truncate};
+use common::{Drawn, append, kept_from, read_all, reopen, small, truncate};
 use hyades_platform::device::{Fault, FaultyDevice, FileDevice, MemoryDevice};
-use hyades_wal::{Lane, Log, Marks, open};
+use hyades_wal::{Lane, Log, open};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Numbers set by the test.
-#[derive(Debug, Default)]
-struct Fixed(AtomicU64);
-
-impl Marks for Fixed {
-    fn mark(&self, _: usize, _: u64, _: bool) -> u64 {
-        self.0.load(Ordering::SeqCst)
-    }
-    fn highest(&self) -> u64 {
-        self.0.load(Ordering::SeqCst)
-    }
-    fn pause(&self) -> Duration {
-        Duration::from_micros(100)
-    }
-}
-
-fn marked(log: &Log) -> Arc<Fixed> {
-    let marks = Arc::new(Fixed::default());
+fn marked(log: &Log) -> Arc<Drawn> {
+    let marks = Arc::new(Drawn::default());
     log.install_marks(marks.clone());
     marks
 }

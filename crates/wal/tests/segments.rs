@@ -9,31 +9,14 @@
 #![allow(missing_docs)]
 
 mod common;
-use common::{reopen, small};
+use common::{Drawn, reopen, small};
 use hyades_platform::device::MemoryDevice;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::random::Random;
-use hyades_wal::{FrameKind, Log, Lsn, Marks, Reservation};
+use hyades_wal::{FrameKind, Log, Lsn, Reservation};
 use std::panic::catch_unwind;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
-
-/// The last number drawn.
-#[derive(Debug, Default)]
-struct Drawn(AtomicU64);
-
-impl Marks for Drawn {
-    fn mark(&self, _: usize, _: u64, _: bool) -> u64 {
-        self.0.load(Ordering::SeqCst)
-    }
-    fn highest(&self) -> u64 {
-        self.0.load(Ordering::SeqCst)
-    }
-    fn pause(&self) -> Duration {
-        Duration::from_micros(100)
-    }
-}
 
 /// A segment of the paper. The offsets of log buffers are replaced by the ends of records.
 #[derive(Default)]

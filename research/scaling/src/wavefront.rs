@@ -8,9 +8,9 @@
 //! passes an unresolved record.
 //!
 //! Time is spent on a record by its own work, by reading and decoding (the thread that holds the
-//! stream), and, with several threads, by what they share (`lane.rs`): the stream's cursor, the lock
-//! of its window and the copy in the window's place, and the line of its watermark, which every
-//! thread without work polls. A thread that has polled for long sleeps, and is notified.
+//! stream), and, with several threads, by what they share (`lane.rs`): the stream's cursor, the
+//! lock of its window and the copy in the window's place, and the line of its watermark, which
+//! every thread without work polls. A thread that has polled for long sleeps, and is notified.
 
 mod lane;
 mod state;

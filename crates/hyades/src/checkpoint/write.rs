@@ -123,6 +123,17 @@ impl<'p> PartFile<'p> {
     }
 }
 
+/// Tells the threads of the other parts to stop, when dropped: after an error or a panic. A part
+/// without a thread is never walked to its end, and the other threads would wait for that.
+struct StopsOthers<'f>(&'f AtomicBool);
+
+impl Drop for StopsOthers<'_> {
+    fn drop(&mut self) {
+        // Relaxed: nothing is read from the failed part.
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Parameters of one checkpoint.
 pub(super) struct Writing<'w, S: Stamp> {
     pub tables: &'w [TableData<S>],
@@ -179,10 +190,10 @@ impl<S: Stamp> Writing<'_, S> {
     ) -> Result<Vec<T>, Error> {
         let failed = AtomicBool::new(false);
         let work = |part: usize| {
-            let result = work(part, &failed);
-            // Tells the other threads to stop. Relaxed: only a hint to stop early.
-            failed.fetch_or(result.is_err(), Ordering::Relaxed);
-            result
+            let stop = StopsOthers(&failed);
+            let result = work(part, &failed)?;
+            std::mem::forget(stop);
+            Ok(result)
         };
         let work = &work;
         std::thread::scope(|scope| {

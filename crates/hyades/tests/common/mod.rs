@@ -123,13 +123,6 @@ pub fn some_combinations(offset: usize) -> Vec<(usize, Combination)> {
     some
 }
 
-/// [`some_combinations`] under which transactions may be closures.
-pub fn some_combinations_of_closures(offset: usize) -> Vec<(usize, Combination)> {
-    let mut some = some_combinations(offset);
-    some.retain(|(_, c)| c.protocol != ARRIVAL);
-    some
-}
-
 #[derive(Serialize, Deserialize, Clone, Copy, Debug)]
 pub struct Transfer {
     pub id: u64,

@@ -2,7 +2,8 @@
 //! checkpoints, openings and crashes.
 
 use crate::common::archiving::{PLAIN, a_gap_is_found, any_moment_comes_back, cut_truncations};
-use crate::common::{directory, refused, some_combinations_of_closures};
+use crate::common::{directory, refused};
+use crate::some_combinations_of_closures;
 use hyades::wal::Continuation;
 use hyades::{Database, Restore, Schema, Type};
 

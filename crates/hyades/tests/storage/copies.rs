@@ -5,8 +5,9 @@ use crate::common::checkpointing::{ballast, fast, run_with_checkpoints, slow};
 use crate::common::watched::watched;
 use crate::common::{
     Combination, How, Opened, Transfer, builder, check, combinations, directory, fingerprint,
-    populate, power_cut, refused, run, some_combinations_of_closures, try_open,
+    populate, power_cut, refused, run, try_open,
 };
+use crate::some_combinations_of_closures;
 use hyades::{Concurrency, Protocol, RecordKind, Restore, TransactionId, Until, backup};
 use hyades_platform::clock;
 use hyades_platform::device::Device;

@@ -25,3 +25,11 @@ mod snapshots;
 mod table_stats;
 mod typed;
 mod walking;
+
+use common::{Combination, some_combinations};
+use hyades_schemes::ARRIVAL;
+
+/// [`some_combinations`] under which transactions may be closures.
+fn some_combinations_of_closures(offset: usize) -> Vec<(usize, Combination)> {
+    some_combinations(offset).into_iter().filter(|(_, c)| c.protocol != ARRIVAL).collect()
+}

@@ -3,11 +3,29 @@
 
 use hyades_platform::device::Device;
 use hyades_wal::{
-    Checkpoint, Covered, Error, FrameKind, IncarnationSettings, Log, LogOptions, Lsn, MARKS,
+    Checkpoint, Covered, Error, FrameKind, IncarnationSettings, Log, LogOptions, Lsn, MARKS, Marks,
     ReaderEnd, Recovering, StreamId, Verdict, Writer, open,
 };
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// The last number drawn, which a test sets.
+#[derive(Debug, Default)]
+pub struct Drawn(pub AtomicU64);
+
+impl Marks for Drawn {
+    fn mark(&self, _: usize, _: u64, _: bool) -> u64 {
+        self.0.load(Ordering::SeqCst)
+    }
+    fn highest(&self) -> u64 {
+        self.0.load(Ordering::SeqCst)
+    }
+    fn pause(&self) -> Duration {
+        Duration::from_micros(100)
+    }
+}
 
 /// A frame as read back.
 #[derive(Clone, Debug, PartialEq, Eq)]
