@@ -187,6 +187,10 @@ impl<S: Stamp> RowScan<'_, '_, S> {
             if out.rows > 0 {
                 return Next::Block;
             }
+            // Only absent rows may have followed the last full block.
+            if !self.ready.is_empty() {
+                continue;
+            }
             match self.source.rest() {
                 // The block is in the queue of saved blocks.
                 Next::Block => {}

@@ -8,8 +8,12 @@ use crate::common::{
     combinations_and_calls, directory, files, fingerprint, fingerprint_at_rest, populate,
     power_cut, refused, run, some_combinations, try_open,
 };
-use hyades::{Abort, CheckpointSettings, Column, Concurrency, Error, Protocol, RecordKind, Value};
+use hyades::{
+    Abort, CheckpointSettings, Column, Concurrency, Database, Error, Protocol, RecordKind, Schema,
+    Transaction, Type, Value,
+};
 use hyades_schemes::ARRIVAL;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -178,6 +182,32 @@ fn row_ids_and_epochs_go_on_above_those_of_the_checkpoint() {
     let fresh = again.db.try_transact(|tx| tx.insert(HISTORY, &[1i64.into(), 2i64.into()]));
     assert!(fresh.unwrap().unwrap() > id, "row ids are not given out again");
     assert!(again.db.checkpoint().unwrap().cut_epoch > report.cut_epoch);
+}
+
+/// A scan may find only rows of open transactions behind its last full block.
+#[test]
+fn a_block_before_rows_of_open_transactions_is_written() {
+    let dir = directory();
+    let mut builder = Database::builder();
+    let schema = Schema::new("hashed").column("id", Type::I64).primary_key(&["id"]).hash();
+    let table = builder.table(schema);
+    let builder = builder.checkpoint_settings(|settings| settings.block_bytes = 1);
+    let db = builder.open(dir.path()).unwrap();
+    let put = |tx: &Transaction<'_>, ids: Range<i64>| {
+        ids.into_iter().try_for_each(|id| tx.insert(table, &[id.into()]).map(drop))
+    };
+    for rows in 1..=10 {
+        db.try_transact(|tx| put(tx, rows - 1..rows)).unwrap().unwrap();
+        let open = db.try_transact(|tx| {
+            put(tx, 1_000..3_000)?;
+            std::thread::scope(|scope| {
+                let checkpoint = scope.spawn(|| db.checkpoint().unwrap());
+                assert_eq!(checkpoint.join().unwrap().rows, rows as u64);
+            });
+            Err::<(), _>(Abort::User(0))
+        });
+        open.unwrap().expect_err("the transaction is rolled back");
+    }
 }
 
 #[test]
