@@ -12,7 +12,7 @@ mod shapes;
 pub mod simulated;
 mod taurus_2016;
 mod taurus_2016_loggers;
-mod taurus_2016_serial;
+mod taurus_2016_threads;
 mod taurus_2020;
 mod taurus_2020_memory;
 mod taurus_2020_more;

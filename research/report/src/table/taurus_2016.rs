@@ -3,7 +3,7 @@
 use super::curve::{Claims, checks, panels, throttled};
 use super::setup::*;
 use super::taurus_2016_loggers::loggers;
-use super::taurus_2016_serial::serial;
+use super::taurus_2016_threads;
 use crate::axis::short;
 use crate::chart::Stack;
 use crate::checks::with_interval;
@@ -25,7 +25,8 @@ const SCHEMES: [Scheme; 7] = [
 ];
 
 pub(super) fn experiments(table: &Table<'_>, slow: &Table<'_>) -> Vec<Experiment> {
-    vec![logging(slow), serial(slow), recovery(table, slow), loggers(slow), bytes(table)]
+    let by_threads = taurus_2016_threads::experiment(slow);
+    vec![logging(slow), by_threads, recovery(table, slow), loggers(slow), bytes(table)]
 }
 
 /// Flushes as in the report: after 5 ms, or when half of the buffer is full. The report's 16 MB are
@@ -36,7 +37,7 @@ pub(super) const FLUSH: &str = "--flush-interval 5ms --flush-fill 1MiB --buffer 
 pub(super) const TICTOC: &str = "tictoc";
 
 /// The report's half of TPC-C.
-pub(super) fn tpcc(table: &Table<'_>) -> Command {
+fn tpcc(table: &Table<'_>) -> Command {
     table.mixed().under(TICTOC).with(DEEP)
 }
 

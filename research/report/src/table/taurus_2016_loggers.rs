@@ -1,7 +1,7 @@
 //! The Taurus report of 2016, section 6.5: more loggers, each with a device of its own.
 
 use super::setup::*;
-use super::taurus_2016::{TICTOC, differs, tpcc};
+use super::taurus_2016::{TICTOC, differs};
 use crate::experiment::{Panel, Paper, Shape};
 use crate::judge::{Basis, Check};
 use crate::scale::FLASH;
@@ -16,10 +16,13 @@ const PARALLEL: [Scheme; 4] = [TAURUS_2016_DATA, TAURUS_2016_COMMAND, TAURUS_DAT
 const NUMBERED: [Scheme; 6] = [SILO_R, POPLAR, TAURUS_2016_DATA, TAURUS_DATA, PLOVER, GSN];
 /// The same figure for TPC-C.
 const MIXED: [Scheme; 2] = [TAURUS_2016_DATA, TAURUS_2016_COMMAND];
+/// Poplar's figure for TPC-C.
+const MIXED_NUMBERED: [Scheme; 3] = [SILO_R, POPLAR, GSN];
 
 const YCSB: &str = "YCSB";
 const UNDER_SILO: &str = "YCSB under Silo";
 const TPCC: &str = "TPC-C";
+const TPCC_UNDER_SILO: &str = "TPC-C under Silo";
 
 /// A quick report has only the schemes with a claim.
 fn numbered(table: &Table<'_>) -> &'static [Scheme] {
@@ -34,8 +37,8 @@ fn runs(table: &Table<'_>, counts: &[f64], most: f64) -> Vec<Run> {
         let words = "--theta 0 --accesses 2 --read-and-write --values argument";
         shared(table.small_ycsb_with(LOGGED_ROWS, words).with(DEEP).under(control))
     };
-    let mixed = |scheme: Scheme| {
-        let command = tpcc(table);
+    let mixed = |control, scheme: Scheme| {
+        let command = table.mixed().with(DEEP).under(control);
         let whole = scheme.options.ends_with("data");
         shared(if whole { command.with("--whole-rows") } else { command })
     };
@@ -53,12 +56,14 @@ fn runs(table: &Table<'_>, counts: &[f64], most: f64) -> Vec<Run> {
     }
     if table.size.fine {
         for devices in [1.0, most] {
-            out.extend(MIXED.map(|scheme| run(TPCC, mixed(scheme), scheme, devices)));
+            out.extend(MIXED.map(|scheme| run(TPCC, mixed(TICTOC, scheme), scheme, devices)));
+            let under_silo = |scheme| run(TPCC_UNDER_SILO, mixed("silo", scheme), scheme, devices);
+            out.extend(MIXED_NUMBERED.map(under_silo));
         }
     }
     for scheme in [SERIAL_DATA, SERIAL_COMMAND] {
         if table.size.fine {
-            out.push(run(TPCC, mixed(scheme), scheme, 1.0));
+            out.push(run(TPCC, mixed(TICTOC, scheme), scheme, 1.0));
         }
         for devices in [1.0, most] {
             // `by` would give the run the single device of a serial log.
@@ -88,12 +93,18 @@ fn checks(table: &Table<'_>, most: f64) -> Vec<Check> {
         true => grows(YCSB, scheme, "section 6.5, figure 9a"),
         false => rises(YCSB, scheme.label).resting_on(Basis::Context),
     }));
-    out.extend(numbered(table).iter().map(|scheme| match [SILO_R.label, POPLAR.label] {
+    let poplars = |group, scheme: &Scheme| match [SILO_R.label, POPLAR.label] {
         claimed if claimed.contains(&scheme.label) => {
-            grows(UNDER_SILO, scheme, "Poplar, section 6.3, figure 9")
+            grows(group, scheme, "Poplar, section 6.3, figure 9")
         }
-        _ => rises(UNDER_SILO, scheme.label).resting_on(Basis::Context),
-    }));
+        _ => rises(group, scheme.label).resting_on(Basis::Context),
+    };
+    out.extend(numbered(table).iter().map(|scheme| poplars(UNDER_SILO, scheme)));
+    if table.size.fine {
+        out.extend(MIXED_NUMBERED.iter().map(|scheme| poplars(TPCC_UNDER_SILO, scheme)));
+        let gsn = [(GSN.label, most), (POPLAR.label, most)];
+        out.push(Check::beside_at(TPCC_UNDER_SILO, rate, gsn[0], gsn[1]));
+    }
     for label in [SERIAL_DATA.label, SERIAL_COMMAND.label] {
         // The single stream is on a single device, whatever the number of devices.
         let same = Check::same_at(YCSB, rate, (label, most), (label, 1.0));
@@ -119,8 +130,11 @@ fn checks(table: &Table<'_>, most: f64) -> Vec<Check> {
 }
 
 fn panels(table: &Table<'_>) -> Vec<Panel> {
-    let groups: &[&'static str] =
-        if table.size.fine { &[YCSB, UNDER_SILO, TPCC] } else { &[YCSB, UNDER_SILO] };
+    let groups: &[&'static str] = if table.size.fine {
+        &[YCSB, UNDER_SILO, TPCC, TPCC_UNDER_SILO]
+    } else {
+        &[YCSB, UNDER_SILO]
+    };
     let mut letters = 'a'..;
     let mut panel = |group: &'static str, what: &str, metric, log| {
         let letter = letters.next().expect("letters do not run out");

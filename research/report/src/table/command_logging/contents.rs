@@ -15,7 +15,7 @@ pub(super) fn runs(table: &Table<'_>) -> Vec<Run> {
         let command = partitioned_tpcc(table).by(scheme, "memory", 1, 1).with("--log-dir LOG");
         logged(command, scheme).run(COUNTED, scheme.label, 0.0)
     };
-    [SERIAL_COMMAND, PHYSIOLOGICAL].map(run).to_vec()
+    [ARRIVAL, PHYSIOLOGICAL].map(run).to_vec()
 }
 
 /// Bytes of a command by procedure, and of a transaction's changes by table.
@@ -44,7 +44,7 @@ pub(super) fn panels() -> [Panel; 2] {
 
 /// The bytes of a record beside the contents.
 pub(super) fn checks() -> [Check; 2] {
-    [SERIAL_COMMAND, PHYSIOLOGICAL]
+    [ARRIVAL, PHYSIOLOGICAL]
         .map(|scheme| Check::shown(COUNTED, Metric::OverheadPerRecord, scheme.label, 0.0))
 }
 
@@ -67,7 +67,7 @@ fn counted(view: &View<'_>, series: &str, list: &str, count: Option<&str>) -> Ve
 }
 
 fn by_procedure(view: &View<'_>, group: &'static str) -> Vec<Stack> {
-    let series = SERIAL_COMMAND.label;
+    let series = ARRIVAL.label;
     let Some(rest) = view.median(group, series, 0.0, Metric::OverheadPerRecord) else {
         return Vec::new();
     };

@@ -71,7 +71,7 @@ pub(super) fn panel(group: &'static str) -> Panel {
 pub(super) fn checks(paper: PaperReplay) -> [Check; 2] {
     let PaperReplay { group, percent, command_us, physiological_us } = paper;
     let command = Check::new(move |view| {
-        let ours = view.at(group, SERIAL_COMMAND.label, 0.0, Metric::ReadingShare)?;
+        let ours = view.at(group, ARRIVAL.label, 0.0, Metric::ReadingShare)?;
         let text = format!(
             "{group}: reading commands adds {} % to their replay (paper: less than 1 %)",
             with_interval(&ours)
@@ -83,7 +83,7 @@ pub(super) fn checks(paper: PaperReplay) -> [Check; 2] {
         move |view: &View<'_>| by_short_replay(view, group, series, paper)
     };
     [
-        command.claimed("section V-C.5").not_by(why(SERIAL_COMMAND.label, (1.0, command_us))),
+        command.claimed("section V-C.5").not_by(why(ARRIVAL.label, (1.0, command_us))),
         physiological
             .claimed("section V-C.5")
             .above_by(move |view| from_memory(view, group))
