@@ -62,7 +62,7 @@ use decode::RecordShape;
 use hyades_platform::epoch::EpochNumber;
 use hyades_platform::sync::Unpoisoned;
 use hyades_platform::{clock, event};
-use hyades_wal::{Incarnation, MARKS, ReaderEnd, Recovering, StreamEnd, StreamReader};
+use hyades_wal::{Incarnation, Lsn, MARKS, ReaderEnd, Recovering, StreamEnd, StreamReader};
 use plan::{Plan, Replay};
 use progress::{Phase, RecoveryProgress};
 use read_ahead::LaneReader;
@@ -196,6 +196,7 @@ impl<S: Stamp> Recovery<'_, S> {
         let began = clock::monotonic_ns();
         let ahead = self.recovering.device().reads_wait();
         let progress = &self.replay.progress;
+        let starts: Vec<Lsn> = readers.iter().map(StreamReader::start).collect();
         let lanes: Vec<LaneReader> =
             readers.into_iter().map(|reader| LaneReader::new(reader, ahead, progress)).collect();
         let streams = lanes.len();
@@ -217,8 +218,8 @@ impl<S: Stamp> Recovery<'_, S> {
             // Reports damage as damage, before the loss makes commands of the next incarnation
             // fail.
             self.recovering.judge_incarnation(incarnation, ends)?;
-            check_found(incarnation, found.iter().flatten(), &ends[first..])?;
         }
+        check_found(incarnation, found.iter().flatten(), &starts, &ends[first..])?;
         finish::finish_incarnation(&self.replay)?;
         finish::compare_outcomes(&self.replay, self.plan.salvage)?;
         let is_sequential = RecordShape::of(incarnation, streams, None).is_sequential();
@@ -296,16 +297,18 @@ impl<S: Stamp> Recovery<'_, S> {
 fn check_found<'f>(
     incarnation: &Incarnation,
     found: impl Iterator<Item = &'f StreamEnd>,
+    starts: &[Lsn],
     read: &[ReaderEnd],
 ) -> Result<(), Error> {
     let has_marks = incarnation.settings.contains_key(MARKS);
-    for (found, read) in found.zip(read) {
-        let valid_to = read.valid_to;
+    for ((found, read), &start) in found.zip(read).zip(starts) {
+        // A salvage finds no end below the start, though nothing may be valid up to the start.
+        let valid_to = read.valid_to.max(start);
         if found.valid_to != valid_to || (has_marks && found.mark != read.mark) {
             return Err(Error::Recovery(format!(
                 "log stream {} was found to end at Lsn {} with mark {}, and when read ended at Lsn \
                  {valid_to} with mark {}: its files changed meanwhile, or the device returned \
-                 different bytes",
+                 different bytes; recover again",
                 read.stream, found.valid_to, found.mark, read.mark
             )));
         }

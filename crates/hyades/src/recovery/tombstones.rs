@@ -158,7 +158,8 @@ impl Tombstones {
     }
 
     /// Removes tombstones that no remaining record may precede, if there are enough. The thread
-    /// applies no record. The thread `waits` for other threads if it keeps no unjudged record.
+    /// applies no record. The thread `waits` for other threads unless one of these may wait for a
+    /// record that the thread keeps.
     pub fn remove_settled<'p, S: Stamp>(
         &mut self,
         replay: &ReplayContext<S>,

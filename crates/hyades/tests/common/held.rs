@@ -1,11 +1,13 @@
-//! A device that can hold the syncs of some files and refuse some names.
+//! A device that can hold the syncs or the writes of some files, refuse some names and fail a read.
 
 use hyades_platform::device::{Device, DeviceFile, DirectoryLock};
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
 
-/// Wraps a device. Syncs of files below a held directory wait until the release.
+/// Wraps a device. Syncs of files below a held directory, and writes to a file whose writes are
+/// held, wait until the release.
 #[derive(Clone, Debug)]
 pub struct HeldDevice {
     inner: Arc<dyn Device>,
@@ -16,9 +18,15 @@ pub struct HeldDevice {
 struct Gate {
     /// Names of directories.
     held: Mutex<Vec<String>>,
+    /// Names of files whose writes wait, all but the write of their first bytes.
+    held_writes: Mutex<Vec<String>>,
+    /// The number of writes that wait.
+    waiting: Mutex<usize>,
     changed: Condvar,
     /// Refused names of files.
     refused: Mutex<Vec<String>>,
+    /// A name of a file, and the number of reads until one fails.
+    failing_read: Mutex<Option<(String, usize)>>,
 }
 
 impl Gate {
@@ -28,6 +36,34 @@ impl Gate {
         };
         let held = self.held.lock().unwrap();
         drop(self.changed.wait_while(held, is_held).unwrap());
+    }
+
+    fn check_read(&self, path: &Path) -> io::Result<()> {
+        let mut failing = self.failing_read.lock().unwrap();
+        match failing.as_mut() {
+            Some((name, left)) if path.file_name().is_some_and(|n| n == name.as_str()) => {
+                if *left == 0 {
+                    *failing = None;
+                    return Err(io::Error::other("a read that fails once"));
+                }
+                *left -= 1;
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn pass_write(&self, path: &Path, offset: u64) {
+        let is_held = |held: &mut Vec<String>| {
+            offset > 0
+                && held.iter().any(|name| path.file_name().is_some_and(|n| n == name.as_str()))
+        };
+        let mut held = self.held_writes.lock().unwrap();
+        if is_held(&mut held) {
+            *self.waiting.lock().unwrap() += 1;
+            drop(self.changed.wait_while(held, is_held).unwrap());
+            *self.waiting.lock().unwrap() -= 1;
+        }
     }
 }
 
@@ -43,6 +79,28 @@ impl HeldDevice {
         Held(self)
     }
 
+    /// Blocks every write to a file of this name, except at its start, until `release`, or until
+    /// the returned guard is dropped.
+    #[allow(dead_code, reason = "each test file uses its part")]
+    pub fn hold_writes(&self, name: &str) -> Held<'_> {
+        self.gate.held_writes.lock().unwrap().push(name.to_string());
+        Held(self)
+    }
+
+    /// Waits until a write is blocked, or until `over`. Returns whether a write is blocked.
+    #[allow(dead_code, reason = "each test file uses its part")]
+    pub fn wait_for_held_write(&self, over: impl Fn() -> bool) -> bool {
+        loop {
+            if *self.gate.waiting.lock().unwrap() > 0 {
+                return true;
+            }
+            if over() {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     /// Makes every rename of a file to this name fail, and every creation.
     #[allow(dead_code, reason = "each test file uses its part")]
     pub fn refuse(&self, name: &str) {
@@ -55,6 +113,18 @@ impl HeldDevice {
         self.gate.refused.lock().unwrap().clear();
     }
 
+    /// Makes one read of a file of this name fail, after `before` more reads.
+    #[allow(dead_code, reason = "each test file uses its part")]
+    pub fn fail_read(&self, name: &str, before: usize) {
+        *self.gate.failing_read.lock().unwrap() = Some((name.to_string(), before));
+    }
+
+    /// Whether the read of `fail_read` has failed.
+    #[allow(dead_code, reason = "each test file uses its part")]
+    pub fn has_failed(&self) -> bool {
+        self.gate.failing_read.lock().unwrap().is_none()
+    }
+
     fn check_name(&self, path: &Path) -> io::Result<()> {
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
         if name.is_some_and(|name| self.gate.refused.lock().unwrap().contains(&name)) {
@@ -63,9 +133,10 @@ impl HeldDevice {
         Ok(())
     }
 
-    /// Releases all directories.
+    /// Releases all directories, and all files whose writes are held.
     pub fn release(&self) {
         self.gate.held.lock().unwrap().clear();
+        self.gate.held_writes.lock().unwrap().clear();
         self.gate.changed.notify_all();
     }
 
@@ -99,9 +170,11 @@ struct HeldFile {
 
 impl DeviceFile for HeldFile {
     fn write_at(&self, slices: &[IoSlice<'_>], offset: u64) -> io::Result<()> {
+        self.gate.pass_write(&self.path, offset);
         self.inner.write_at(slices, offset)
     }
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.gate.check_read(&self.path)?;
         self.inner.read_at(buffer, offset)
     }
     fn sync_data(&self) -> io::Result<()> {

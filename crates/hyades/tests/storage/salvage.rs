@@ -2,12 +2,15 @@
 //! salvaged into a new directory.
 
 use crate::common::checkpointing::ballast;
+use crate::common::held::HeldDevice;
 use crate::common::{
     Combination, How, Opened, Transfer, builder, check, combinations, directory, files,
     fingerprint, populate, refused, run, try_open,
 };
 use hyades::{Error, Loss, Replay, Restore, RestoreReport};
+use hyades_platform::device::FileDevice;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 fn open(dir: &Path, c: Combination) -> Opened {
     try_open(dir, c, How::default()).unwrap_or_else(|error| panic!("{c:?}: {error}"))
@@ -225,4 +228,50 @@ fn what_is_whole_is_saved_as_a_whole() {
         check(&again, &all, "a whole database");
         assert_eq!(again.db.digest(), digest, "{c:?}");
     }
+}
+
+/// Streams are read more than once. Promise: where one reading fails and the other does not,
+/// nothing is replayed by ends that the replay did not find.
+#[test]
+fn a_read_that_fails_once_during_a_salvage_leaves_a_consistent_state() {
+    let (mut refused, mut saved) = (0, 0);
+    for (seed, c) in few().into_iter().enumerate() {
+        let dir = directory();
+        let opened = open(dir.path(), c);
+        populate(&opened);
+        // The accounts themselves are not at stake.
+        opened.db.checkpoint().unwrap();
+        run(&opened, seed as u64, 300);
+        opened.db.close().unwrap();
+        let segment = batches(dir.path(), 1).0;
+        let name = segment.file_name().unwrap().to_str().unwrap();
+        for before in 0.. {
+            let device = HeldDevice::new(FileDevice::shared());
+            device.fail_read(name, before);
+            let to = directory();
+            let new = to.path().join("new");
+            let how = How { device: Some(Arc::new(device.clone())), ..How::default() };
+            let salvaging = Restore::new(vec![dir.path().to_owned()], &new).salvage(true);
+            let result = builder(c, how).0.restore(&salvaging);
+            if !device.has_failed() {
+                result.unwrap();
+                break;
+            }
+            let what = format!("{c:?}: read {before} of {name} failed");
+            match result {
+                Ok(_) => {
+                    let again = open(&new, c);
+                    check(&again, &[], &what);
+                    again.db.close().unwrap();
+                    saved += 1;
+                }
+                Err(error) => {
+                    assert!(error.to_string().contains("recover again"), "{what}: {error}");
+                    refused += 1;
+                }
+            }
+        }
+    }
+    eprintln!("{saved} salvages, {refused} were refused");
+    assert!(saved > 0 && refused > 0);
 }
