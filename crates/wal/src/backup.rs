@@ -115,7 +115,11 @@ impl Recovering {
     /// A file could not be copied.
     pub fn backup(&self, verdict: &Verdict, to: &Unfinished) -> Result<Copied, Error> {
         let mut manifest = self.manifest().clone();
-        if let Some(end) = verdict.ends().last() {
+        if let (Some(end), Some(newest)) = (verdict.ends().last(), manifest.incarnations.last_mut())
+        {
+            // A checkpoint in the copy may reach to the end, so that no mark is read again.
+            let open = newest.dims.iter_mut().zip(&end.marks).filter(|(dim, _)| dim.end.is_none());
+            open.for_each(|(dim, &mark)| dim.mark = dim.mark.max(mark));
             end_newest(&mut manifest, &end.ends);
         }
         let spare = |(id, chain): (&StreamId, &Chain)| Some((*id, chain.spare.clone()?));

@@ -3,7 +3,7 @@
 #![allow(missing_docs)]
 
 mod common;
-use common::{Drawn, append, read_all, small};
+use common::{Drawn, append, read_all, small, truncate};
 use hyades_platform::device::{Device, DeviceFile, DirectoryLock, MemoryDevice};
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::random::Random;
@@ -194,7 +194,8 @@ fn short_options(dir: &Path) -> LogOptions {
     options
 }
 
-/// Appends and flushes at random, raises marks now and then, and ends without a close.
+/// Appends and flushes at random, raises marks now and then, and ends with a checkpoint at the ends
+/// of the streams or without, with a close or without.
 fn random_log(dir: &Path, random: &mut Random) {
     for _ in 0..=random.below(2) {
         let log = opened(short_options(dir));
@@ -214,6 +215,13 @@ fn random_log(dir: &Path, random: &mut Random) {
         }
         log.step(0);
         log.step(1);
+        if random.chance(0.3) {
+            truncate(&log, &[0, 1].map(|stream| log.frontier().durable(stream)));
+        }
+        if random.chance(0.3) {
+            drop(writer);
+            log.close().unwrap();
+        }
     }
 }
 

@@ -52,13 +52,14 @@ impl StreamReader {
     /// The device could not be read. If the log is damaged, the result may be wrong.
     pub(crate) fn find_end(mut self, has_marks: bool) -> Result<StreamEnd, Error> {
         let first = self.segments.iter().rposition(|s| start_of(s) <= self.start).unwrap_or(0);
-        let recorded = self.mark;
+        // Of a stream that ends where reading begins, nothing is read, no mark either.
+        let (recorded, is_read) = (self.mark, !self.finished);
         if self.end.is_none() {
             self.read_last_batch()?;
         }
         let valid_to = self.end.unwrap_or_else(|| self.valid_to());
         // Where the manifest records an end, the recorded mark may be an earlier one.
-        if has_marks && self.mark == recorded {
+        if has_marks && is_read && self.mark == recorded {
             for at in (first..self.segments.len()).rev() {
                 if let Some(mark) = self.last_mark(at)? {
                     self.mark = self.mark.max(mark);
