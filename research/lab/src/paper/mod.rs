@@ -157,15 +157,19 @@ pub fn paper(options: &PaperOptions) -> Result<bool, Failure> {
     let mut setup = options.setup()?;
     choose(table::all(&setup), &options.only)?;
     create(out)?;
+    // The commit that was built, which may not be the commit at the end of the runs.
+    let commit = options.commit.clone().or_else(commit);
     let began = Instant::now();
     let runner = Runner::new(Some(out.join("calibration.json")))?;
     let rates = rates(&runner, &setup);
     setup.rates = rates.unwrap_or(Rates::TYPICAL);
     let experiments = choose(table::all(&setup), &options.only)?;
     let calibration = calibrate(&runner, &setup.size, &experiments)?;
-    let data = Running::new(&runner, &experiments, setup.size, began).run();
-    let about = about(options, &setup, rates, began, calibration);
-    publish(options, &Page { about, experiments: &experiments, data: &data })?;
+    let about = || about(&setup, rates, began, commit.clone(), calibration.clone());
+    let keep =
+        |data: &Data| write_report(out, &Page { about: about(), experiments: &experiments, data });
+    let data = Running::new(&runner, &experiments, setup.size, began).run(&keep)?;
+    publish(options, &Page { about: about(), experiments: &experiments, data: &data })?;
     Ok(!data.outcomes.values().flatten().any(is_wrong))
 }
 
@@ -205,16 +209,11 @@ fn create(out: &Path) -> Result<(), Failure> {
 
 /// Writes a report to the places in the options, and prints the verdicts.
 fn publish(options: &PaperOptions, page: &Page<'_>) -> Result<(), Failure> {
-    let report = page.json();
     if let Some(out) = &options.out {
-        let json =
-            serde_json::to_string_pretty(&report).map_err(Failure::doing("cannot write JSON"))?;
-        std::fs::write(out.join("report.html"), page.html())
-            .and_then(|()| std::fs::write(out.join("report.json"), json))
-            .map_err(Failure::doing(&format!("cannot write to {}", out.display())))?;
+        write_report(out, page)?;
     }
     if let Some(docs) = &options.docs {
-        write_docs(docs, &report, !options.only.is_empty())?;
+        write_docs(docs, &page.json(), !options.only.is_empty())?;
     }
     for (id, standing) in page.standings() {
         println!("  {id:<26}{standing}");
@@ -225,11 +224,20 @@ fn publish(options: &PaperOptions, page: &Page<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Writes report.html and report.json.
+fn write_report(out: &Path, page: &Page<'_>) -> Result<(), Failure> {
+    let json =
+        serde_json::to_string_pretty(&page.json()).map_err(Failure::doing("cannot write JSON"))?;
+    std::fs::write(out.join("report.html"), page.html())
+        .and_then(|()| std::fs::write(out.join("report.json"), json))
+        .map_err(Failure::doing(&format!("cannot write to {}", out.display())))
+}
+
 fn about(
-    options: &PaperOptions,
     setup: &Setup,
     rates: Option<Rates>,
     began: Instant,
+    commit: Option<String>,
     calibration: Option<Value>,
 ) -> About {
     About {
@@ -241,7 +249,7 @@ fn about(
         rates,
         processors: setup.processors,
         axes: setup.axes.clone(),
-        commit: options.commit.clone().or_else(commit),
+        commit,
         placeholders: vec![
             (table::simulated::CALIBRATION.to_string(), "calibration.json".to_string()),
             ("--log-dir LOG".to_string(), "--log-dir log".to_string()),

@@ -2,6 +2,7 @@
 
 use super::is_wrong;
 use crate::runner::Runner;
+use hyades_cli::failure::Failure;
 use hyades_cli::progress::Bar;
 use hyades_cli::units;
 use hyades_report::data::{Data, Outcome};
@@ -9,6 +10,9 @@ use hyades_report::experiment::Experiment;
 use hyades_report::plan::{self, Further, JUDGED, Step};
 use hyades_report::scale::Size;
 use std::time::Instant;
+
+/// Stores the data so far.
+pub(super) type Keep<'k> = &'k dyn Fn(&Data) -> Result<(), Failure>;
 
 /// The runs of a report under way.
 pub(super) struct Running<'r> {
@@ -35,11 +39,15 @@ impl<'r> Running<'r> {
         Running { runner, experiments, size, began, data: Data::default(), ran: 0, took, expected }
     }
 
-    /// Runs all rounds, until the time is over or no claim that counts is undecided.
-    pub fn run(mut self) -> Data {
-        self.first_rounds();
-        self.further_rounds();
-        self.data
+    /// Runs all rounds, until the time is over or no claim that counts is undecided. `keep` is
+    /// given the data so far at the end of each round but the last.
+    ///
+    /// # Errors
+    /// Those of `keep`.
+    pub fn run(mut self, keep: Keep<'_>) -> Result<Data, Failure> {
+        self.first_rounds(keep)?;
+        self.further_rounds(keep)?;
+        Ok(self.data)
     }
 
     /// Duration of runs over their estimate.
@@ -57,10 +65,13 @@ impl<'r> Running<'r> {
     }
 
     /// Runs the first round, and the next ones while there is time.
-    fn first_rounds(&mut self) {
+    fn first_rounds(&mut self, keep: Keep<'_>) -> Result<(), Failure> {
         let steps: &[Step] = &plan::plan(self.experiments, self.size.rounds.min(JUDGED));
         let bar = Bar::new("experiments", steps.len() as u64);
         for (at, step) in steps.iter().enumerate() {
+            if at > 0 && step.round != steps[at - 1].round {
+                keep(&self.data)?;
+            }
             let left = (plan::cost(&steps[at..]) * self.pace()).min(self.left());
             bar.say(format!("{} left, {}", units::time(left), step.experiment));
             if step.round > 0 && !self.has_time_for(step) {
@@ -75,14 +86,16 @@ impl<'r> Running<'r> {
         };
         let took = units::time(self.began.elapsed().as_secs_f64());
         bar.finish(&format!("{} runs in {took}{skipped}", self.ran));
+        Ok(())
     }
 
     /// Repeats the runs of undecided claims.
-    fn further_rounds(&mut self) {
+    fn further_rounds(&mut self, keep: Keep<'_>) -> Result<(), Failure> {
         let mut further = Further::new(self.experiments);
         let bar = Bar::new("undecided claims", 0);
         let (before, mut planned) = (self.ran, 0);
         for round in JUDGED..self.size.rounds {
+            keep(&self.data)?;
             let steps = further.round(&self.data, round, self.left() / self.pace());
             planned += steps.len();
             bar.set_total(planned as u64);
@@ -103,6 +116,7 @@ impl<'r> Running<'r> {
             0 => bar.clear(),
             runs => bar.finish(&format!("{runs} further runs of undecided claims")),
         }
+        Ok(())
     }
 
     /// Runs a command of a round.
