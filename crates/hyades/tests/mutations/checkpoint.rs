@@ -252,6 +252,8 @@ fn rows_change_until_the_last_part_is_scanned() -> bool {
 fn saved_taken_early() {
     let _alone = broken::alone();
     assert!((0..10).any(|_| rows_change_until_the_last_part_is_scanned()), "no writer was held");
-    let guard = |_, _| drop(rows_change_until_the_last_part_is_scanned());
+    let guard = |_, _| {
+        rows_change_until_the_last_part_is_scanned();
+    };
     is_caught(&few()[..1], Mutation::SavedTakenEarly, 10, false, guard);
 }
